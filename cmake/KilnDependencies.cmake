@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything Kiln uses from the system; scripts/setup.sh installs it. No network at configure.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt 9 REQUIRED CONFIG)
+find_package(spdlog 1.10 REQUIRED CONFIG)
+find_package(nlohmann_json 3.11 REQUIRED CONFIG)
+find_package(CLI11 2.1 REQUIRED CONFIG)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+find_path(BLIS_INCLUDE_DIR blis.h PATH_SUFFIXES blis-openmp blis-pthread blis-serial REQUIRED)
+find_library(BLIS_LIBRARY blis REQUIRED)
+if(KILN_TESTS)
+  find_package(GTest REQUIRED CONFIG)
+endif()
+if(KILN_CPU_JIT)
+  # Not find_package(Clang): without a version it may find an older clang and fail.
+  find_library(LLVM19_LIBRARY NAMES LLVM PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH REQUIRED)
+  find_library(CLANGCPP19_LIBRARY clang-cpp PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH REQUIRED)
+  find_library(LLDELF19_LIBRARY lldELF PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH REQUIRED)
+  find_library(LLDCOMMON19_LIBRARY lldCommon PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH REQUIRED)
+  set(LLVM19_INCLUDE_DIR /usr/lib/llvm-19/include)
+endif()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# kiln_library(NAME): a static library with Kiln's flags and the alias kiln::NAME.
+# kiln_program(NAME DIR): an executable that lands in build/<preset>/bin.
+include(GNUInstallDirs)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+function(kiln_flags target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  # No contraction on the host: the reference evaluation must not depend on the compiler's choice of FMA.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off
+    $<$<BOOL:${KILN_WERROR}>:-Werror>)
+  if(KILN_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE})
+  endif()
+endfunction()
+
+function(kiln_library name)
+  add_library(${name} STATIC ${ARGN})
+  add_library(kiln::${name} ALIAS ${name})
+  kiln_flags(${name})
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kiln>)
+endfunction()
+
+function(kiln_program name)
+  add_executable(${name} ${ARGN})
+  kiln_flags(${name})
+  target_link_libraries(${name} PRIVATE kiln)
+endfunction()

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executable plan as plain data: what codegen hands to runtime. It is serialised into the cache, so a warm
+// start needs nothing but this and a kernel image. Holds no pointer, path, rank or line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/dim.h"
+#include "ir/base/dtype.h"
+
+namespace kiln {
+
+/// Index into Plan::dims, the flat table of size expressions that is evaluated once per call.
+using DimIndex = int32_t;
+
+/// Where a plan buffer's memory comes from.
+enum class BufferKind : uint8_t {
+  external,  ///< tensor passed in: arguments, parameters, state; `index` = external slot. May be written in place
+  scalar,    ///< 0-d run-time scalar; `index` = scalar slot, 8 bytes each
+  arena,     ///< temporary; `offset` into the leased arena
+  output,    ///< tensor handed out; `index` = output slot, memory given by the caller
+  constant,  ///< bytes stored in the plan; `offset` into Plan::constants
+};
+
+struct PlanBuffer {
+  BufferKind kind = BufferKind::arena;
+  DType dtype = DType::f32;
+  int32_t index = -1;
+  DimIndex bytes = -1;
+  DimIndex offset = -1;  ///< arena and constant only
+  std::string name;      ///< for reports: "fc1.weight", "%12"
+};
+
+/// What a launch runs: a generated kernel of the plan's image, or a builtin of the runtime ("blis_sgemm").
+struct PlanKernel {
+  bool builtin = false;
+  std::string symbol;
+};
+
+/// One kernel launch. Launches run in order; those between two barriers are independent of each other.
+struct Launch {
+  int32_t kernel = -1;
+  std::vector<int32_t> buffers;   ///< plan buffers, in the kernel's parameter order
+  std::vector<DimIndex> dims;     ///< in the order the kernel reads them
+  DimIndex tasks = -1;            ///< independent tasks; fixed by the shape, never by the thread count
+  DimIndex scratch_bytes = -1;    ///< per thread
+  bool barrier_before = true;     ///< all earlier launches must have finished
+  int32_t profile = -1;           ///< row of Plan::profile
+};
+
+/// What a profile table and `explain` print for a launch.
+struct ProfileRow {
+  std::string name;      ///< "layer_norm+linear", from the regions and ops it fuses
+  std::string ops;       ///< fused ops, e.g. "mul add tanh"
+  DimIndex bytes = -1;   ///< that must move
+  DimIndex flops = -1;
+  std::vector<int32_t> sources;  ///< node ids, looked up in the trace's own side table of lines
+};
+
+/// The whole program of one stage.
+struct Plan {
+  std::vector<std::string> symbols;  ///< names of the symbols that `dims` use, in the order values are passed
+  std::vector<Dim> dims;
+  std::vector<PlanBuffer> buffers;
+  std::vector<PlanKernel> kernels;
+  std::vector<Launch> launches;
+  std::vector<ProfileRow> profile;
+  std::string constants;      ///< bytes of all constant buffers
+  DimIndex arena_bytes = -1;
+  int32_t external_count = 0, scalar_count = 0, output_count = 0;
+};
+
+/// Bytes for the cache. Equal plans give equal bytes.
+std::string serialize(const Plan& plan);
+/// Inverse of serialize. Throws: io, on bytes of another version or damaged ones.
+Plan deserialize_plan(std::string_view bytes);
+/// Readable text, one line per buffer and launch.
+std::string print(const Plan& plan);
+
+}  // namespace kiln
