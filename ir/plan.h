@@ -77,6 +77,8 @@ struct Plan {
 std::string serialize(const Plan& plan);
 /// Inverse of serialize. Throws: io, on bytes of another version or damaged ones.
 Plan deserialize_plan(std::string_view bytes);
+/// The first index of `plan` that is out of range, or symbol that is not listed, as text; "" for a sound plan.
+std::string plan_fault(const Plan& plan);
 /// Readable text, one line per buffer and launch.
 std::string print(const Plan& plan);
 
