@@ -8,7 +8,8 @@ function(kiln_flags target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   # No contraction on the host: the reference evaluation must not depend on the compiler's choice of FMA.
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off
     $<$<BOOL:${KILN_WERROR}>:-Werror>)
   if(KILN_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer)

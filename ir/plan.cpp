@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan's bytes for the cache, its readable text, and the check of its indices.
-// Bytes: "KPLN", version, hash of the payload, payload of varints and counted strings. Nothing read is trusted:
-// a damaged entry must be an error, never a crash or another program.
+// Bytes: "KPLN", version, hash of the payload, payload of varints and counted strings. Nothing read is
+// trusted: a damaged entry must be an error, never a crash or another program.
 #include "ir/plan.h"
 
 #include <algorithm>
@@ -51,7 +51,8 @@ class Reader {
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw Error(ErrorKind::io, fmt::format("plan: damaged bytes; {} at byte {} of {}", what, at_, bytes_.size()));
+    throw Error(ErrorKind::io,
+                fmt::format("plan: damaged bytes; {} at byte {} of {}", what, at_, bytes_.size()));
   }
   uint8_t byte() {
     if (at_ >= bytes_.size()) fail("end of data");
@@ -191,7 +192,8 @@ std::string serialize(const Plan& plan) {
     w.ints(p.sources);
   });
   w.text(plan.constants);
-  for (const int32_t v : {plan.arena_bytes, plan.external_count, plan.scalar_count, plan.output_count}) w.i(v);
+  for (const int32_t v : {plan.arena_bytes, plan.external_count, plan.scalar_count, plan.output_count})
+    w.i(v);
 
   const std::string payload = w.take();
   std::string out(kMagic);
@@ -208,7 +210,8 @@ Plan deserialize_plan(std::string_view bytes) {
   const std::string_view payload = bytes.substr(kHeaderBytes);
   std::string expected;
   write_hash(expected, hash128(payload));
-  KILN_CHECK(bytes.substr(kMagic.size() + 1, 16) == expected, io, "plan: damaged bytes; the checksum differs");
+  KILN_CHECK(bytes.substr(kMagic.size() + 1, 16) == expected, io,
+             "plan: damaged bytes; the checksum differs");
 
   Reader r(payload);
   Plan plan;
@@ -241,7 +244,8 @@ Plan deserialize_plan(std::string_view bytes) {
     return p;
   });
   plan.constants = r.text();
-  for (int32_t* v : {&plan.arena_bytes, &plan.external_count, &plan.scalar_count, &plan.output_count}) *v = r.i32();
+  for (int32_t* v : {&plan.arena_bytes, &plan.external_count, &plan.scalar_count, &plan.output_count})
+    *v = r.i32();
   r.end();
   const std::string fault = plan_fault(plan);
   KILN_CHECK(fault.empty(), io, "plan: damaged bytes; {}", fault);
@@ -271,7 +275,8 @@ void FaultFinder::buffer(const PlanBuffer& b, size_t at) {
   const bool placed = b.kind == BufferKind::arena || b.kind == BufferKind::constant;
   dim(b.bytes, b.kind == BufferKind::scalar, "bytes of buffer", at);
   dim(b.offset, !placed, "offset of buffer", at);
-  if (b.kind == BufferKind::external) index(b.index, plan.external_count, false, "slot of external buffer", at);
+  if (b.kind == BufferKind::external)
+    index(b.index, plan.external_count, false, "slot of external buffer", at);
   if (b.kind == BufferKind::scalar) index(b.index, plan.scalar_count, false, "slot of scalar buffer", at);
   if (b.kind == BufferKind::output) index(b.index, plan.output_count, false, "slot of output buffer", at);
 }
@@ -291,7 +296,8 @@ void FaultFinder::symbols() {
   for (const Dim& d : plan.dims) d.collect_symbols(used);
   for (const std::string& s : used) {
     const bool known = std::find(plan.symbols.begin(), plan.symbols.end(), s) != plan.symbols.end();
-    if (!known && fault.empty()) fault = fmt::format("a dim uses the symbol {}, which the plan does not list", s);
+    if (!known && fault.empty())
+      fault = fmt::format("a dim uses the symbol {}, which the plan does not list", s);
   }
 }
 
@@ -331,8 +337,9 @@ std::string buffer_text(const Plan& plan, const PlanBuffer& b) {
 }
 
 std::string launch_text(const Plan& plan, const Launch& l) {
-  const PlanKernel* k =
-      l.kernel >= 0 && static_cast<size_t>(l.kernel) < plan.kernels.size() ? &plan.kernels[l.kernel] : nullptr;
+  const PlanKernel* k = l.kernel >= 0 && static_cast<size_t>(l.kernel) < plan.kernels.size()
+                            ? &plan.kernels[l.kernel]
+                            : nullptr;
   std::string out = l.barrier_before ? "launch " : "       ";
   out += k ? (k->builtin ? "builtin:" : "") + k->symbol : fmt::format("?{}", l.kernel);
   out += "(";
@@ -356,7 +363,8 @@ std::string print(const Plan& plan) {
   std::string out = "plan(";
   for (size_t i = 0; i < plan.symbols.size(); ++i) out += (i ? ", " : "") + plan.symbols[i];
   out += fmt::format(") externals={} scalars={} outputs={} arena={} constants={} {{\n", plan.external_count,
-                     plan.scalar_count, plan.output_count, dim_text(plan, plan.arena_bytes), plan.constants.size());
+                     plan.scalar_count, plan.output_count, dim_text(plan, plan.arena_bytes),
+                     plan.constants.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i)
     out += fmt::format("  b{}: {}\n", i, buffer_text(plan, plan.buffers[i]));
   for (const Launch& l : plan.launches) out += "  " + launch_text(plan, l) + "\n";

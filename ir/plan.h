@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executable plan as plain data: what codegen hands to runtime. It is serialised into the cache, so a warm
-// start needs nothing but this and a kernel image. Holds no pointer, path, rank or line.
+// The executable plan as plain data: what codegen hands to runtime. It is serialised into the cache, so a
+// warm start needs nothing but this and a kernel image. Holds no pointer, path, rank or line.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using DimIndex = int32_t;
 
 /// Where a plan buffer's memory comes from.
 enum class BufferKind : uint8_t {
-  external,  ///< tensor passed in: arguments, parameters, state; `index` = external slot. May be written in place
+  external,  ///< tensor passed in: argument, parameter, state; `index` = external slot. Perhaps written
   scalar,    ///< 0-d run-time scalar; `index` = scalar slot, 8 bytes each
   arena,     ///< temporary; `offset` into the leased arena
   output,    ///< tensor handed out; `index` = output slot, memory given by the caller
@@ -77,7 +77,7 @@ struct Plan {
 std::string serialize(const Plan& plan);
 /// Inverse of serialize. Throws: io, on bytes of another version or damaged ones.
 Plan deserialize_plan(std::string_view bytes);
-/// The first index of `plan` that is out of range, or symbol that is not listed, as text; "" for a sound plan.
+/// The first index of `plan` that is out of range, or symbol that is not listed; "" for a sound plan.
 std::string plan_fault(const Plan& plan);
 /// Readable text, one line per buffer and launch.
 std::string print(const Plan& plan);

@@ -27,7 +27,8 @@ blas=$(ls /usr/lib/*/openblas-pthread/libblas.so.3 2>/dev/null | head -1 || true
 if [ -z "$blas" ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "peers: installing libopenblas0-pthread (for MLX)"
-    apt-get install -y -q libopenblas0-pthread >/dev/null || echo "peers: not installed; MLX runs on its own BLAS"
+    apt-get install -y -q libopenblas0-pthread >/dev/null ||
+      echo "peers: not installed; MLX runs on its own BLAS"
   else
     echo "peers: libopenblas0-pthread is missing; MLX runs on its own, slow BLAS"
   fi

@@ -96,7 +96,8 @@ bool exact_div(const Terms& a, const Terms& b, Terms& out) {
   if (b.size() != 1) return false;
   const auto& [mb, cb] = *b.begin();
   for (const auto& [ma, ca] : a) {
-    if (ca % cb != 0 || !std::includes(ma.begin(), ma.end(), mb.begin(), mb.end(), AtomLess())) return false;
+    if (ca % cb != 0) return false;
+    if (!std::includes(ma.begin(), ma.end(), mb.begin(), mb.end(), AtomLess())) return false;
     std::vector<AtomPtr> m;
     std::set_difference(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(m), AtomLess());
     out[m] = ca / cb;
@@ -154,7 +155,8 @@ int64_t Dim::eval(const std::map<std::string, int64_t, std::less<>>& symbols) co
         continue;
       }
       const int64_t a = atom->a.eval(symbols), b = atom->b.eval(symbols);
-      KILN_CHECK(b != 0 || atom->call == '<' || atom->call == '>', invalid, "{}: division by zero", atom->text);
+      const bool divides = atom->call == 'd' || atom->call == 'm';
+      KILN_CHECK(b != 0 || !divides, invalid, "{}: division by zero", atom->text);
       if (atom->call == 'd') product *= floor_div(a, b);
       if (atom->call == 'm') product *= a - floor_div(a, b) * b;
       if (atom->call == '<') product *= std::min(a, b);
@@ -206,8 +208,11 @@ class DimParser {
   }
 
  private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
   [[noreturn]] void fail(const char* expected) const {
-    throw Error(ErrorKind::invalid, fmt::format("dim '{}': expected {} at column {}", text_, expected, at_ + 1));
+    throw Error(ErrorKind::invalid,
+                fmt::format("dim '{}': expected {} at column {}", text_, expected, at_ + 1));
   }
   bool eat(char c) {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -231,12 +236,11 @@ class DimParser {
   Dim factor() {
     eat(' ');
     const size_t from = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
     const std::string word(text_.substr(from, at_ - from));
     if (word.empty()) fail("a number or a name");
-    if (std::isdigit(static_cast<unsigned char>(word[0]))) {
-      if (word.size() > 18 || !std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); }))
-        fail("an integer");
+    if (is_digit(word[0])) {
+      if (word.size() > 18 || !std::all_of(word.begin(), word.end(), is_digit)) fail("an integer");
       return Dim(static_cast<int64_t>(std::stoll(word)));
     }
     if (!eat('(')) return Dim::symbol(word);

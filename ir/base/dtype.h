@@ -62,7 +62,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Calls f with a value-initialised element of dtype `t`: dispatch(t, [&](auto zero) { using T = decltype(zero); ... }).
+/// Calls f with a value-initialised element of dtype `t`:
+/// dispatch(t, [&](auto zero) { using T = decltype(zero); ... }).
 template <typename F>
 decltype(auto) dispatch(DType t, F&& f) {
   switch (t) {

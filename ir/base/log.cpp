@@ -13,8 +13,9 @@ void log_line(LogLevel level, const std::string& text) {
     l->set_level(spdlog::level::trace);
     return l;
   }();
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::err, spdlog::level::warn, spdlog::level::info,
-                                                   spdlog::level::debug, spdlog::level::trace};
+  namespace level_of = spdlog::level;
+  constexpr spdlog::level::level_enum kLevels[] = {level_of::err, level_of::warn, level_of::info,
+                                                   level_of::debug, level_of::trace};
   logger->log(kLevels[static_cast<int>(level)], text);
 }
 

@@ -17,14 +17,18 @@ namespace kiln {
 namespace {
 
 constexpr OptionDef kOptions[] = {
-    {"KILN_CACHE_DIR", "path", "", "folder of the disk cache; default $XDG_CACHE_HOME/kiln or ~/.cache/kiln"},
-    {"KILN_CACHE_LIMIT_MB", "int", "4096", "size bound of the disk cache; least recently used entries go first"},
-    {"KILN_COMPILE", "choice:on|off|check", "on", "off runs callables eagerly; check runs both and compares op by op"},
+    {"KILN_CACHE_DIR", "path", "",
+     "folder of the disk cache; default $XDG_CACHE_HOME/kiln or ~/.cache/kiln"},
+    {"KILN_CACHE_LIMIT_MB", "int", "4096",
+     "size bound of the disk cache; least recently used entries go first"},
+    {"KILN_COMPILE", "choice:on|off|check", "on",
+     "off runs callables eagerly; check runs both and compares op by op"},
     {"KILN_DUMP", "tokens:trace|grad|partition|loops|source|image|plan|tune", "",
      "stages of compilation to write as numbered files"},
     {"KILN_DUMP_DIR", "path", "kiln-dump", "folder for the files of KILN_DUMP"},
     {"KILN_GOLDENS", "path", "", "folder that holds ops.json and the rest; default tests/goldens"},
-    {"KILN_JIT_LIBRARY", "path", "", "the compiler library to open; default is searched beside libkiln and the program"},
+    {"KILN_JIT_LIBRARY", "path", "",
+     "the compiler library to open; default is searched beside libkiln and the program"},
     {"KILN_LOG", "choice:error|warn|info|debug|trace", "warn", "which log lines are printed"},
     {"KILN_NUM_THREADS", "int", "0", "threads that a compiled step may use; 0 is all the process may run on"},
     {"KILN_POISON", "flag", "0", "fill arenas and fresh outputs with NaN before use (tests)"},

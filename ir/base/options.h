@@ -22,7 +22,7 @@ struct OptionDef {
 std::span<const OptionDef> option_table();
 
 /// The value of a switch: what set_option gave, else the environment, else the fallback.
-/// Throws: invalid, when the value does not fit its type (the message lists what does), or on an unknown name.
+/// Throws: invalid, when the value does not fit its type (the message lists what does) or on an unknown name.
 std::string option(std::string_view name);
 bool option_flag(std::string_view name);
 int64_t option_int(std::string_view name);

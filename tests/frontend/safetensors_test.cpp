@@ -226,7 +226,8 @@ TEST_F(SafetensorsTest, NamesAndRanges) {
 TEST_F(SafetensorsTest, ByteFlipsInTheHeaderNeverCrash) {
   write_sample();
   const std::string whole = get();
-  const size_t header = 8 + static_cast<unsigned char>(whole[0]) + 256u * static_cast<unsigned char>(whole[1]);
+  const size_t header =
+      8 + static_cast<unsigned char>(whole[0]) + 256u * static_cast<unsigned char>(whole[1]);
   ASSERT_GT(header, 200u);
   size_t refused = 0;
   size_t touched = 0;

@@ -18,7 +18,8 @@ Plan sample() {
   Plan p;
   const Dim b = Dim::symbol("B"), t = Dim::symbol("T");
   p.symbols = {"B", "T"};
-  p.dims = {Dim(0), Dim(64), b * 4, floordiv(b * t, Dim(7)) + Dim(1), min(b, t * Dim(3)), Dim(-5), Dim(INT64_MAX)};
+  p.dims = {Dim(0),  Dim(64),       b * 4, floordiv(b * t, Dim(7)) + Dim(1), min(b, t * Dim(3)),
+            Dim(-5), Dim(INT64_MAX)};
   p.buffers = {{BufferKind::external, DType::f32, 1, 2, -1, "fc1.weight"},
                {BufferKind::scalar, DType::f64, 0, -1, -1, "lr"},
                {BufferKind::arena, DType::bf16, -1, 2, 0, "%12"},
@@ -87,7 +88,8 @@ TEST(Plan, Prints) {
 TEST(Plan, RefusesEveryTruncation) {
   const std::string bytes = serialize(sample());
   for (size_t n = 0; n < bytes.size(); ++n) EXPECT_TRUE(refused(bytes.substr(0, n))) << n;
-  for (size_t n = kHeader; n < bytes.size(); ++n) EXPECT_TRUE(refused(with_checksum(bytes.substr(0, n)))) << n;
+  for (size_t n = kHeader; n < bytes.size(); ++n)
+    EXPECT_TRUE(refused(with_checksum(bytes.substr(0, n)))) << n;
   EXPECT_TRUE(refused(bytes + "x"));
   EXPECT_TRUE(refused(with_checksum(bytes + "x")));
 }
@@ -109,7 +111,8 @@ TEST(Plan, NeverCrashesOnWellSummedGarbage) {
   int refusals = 0;
   for (int round = 0; round < 4000; ++round) {
     std::string bad = bytes;
-    for (int k = 0; k <= round % 4; ++k) bad[kHeader + rng() % (bad.size() - kHeader)] = static_cast<char>(rng());
+    for (int k = 0; k <= round % 4; ++k)
+      bad[kHeader + rng() % (bad.size() - kHeader)] = static_cast<char>(rng());
     refusals += refused(with_checksum(bad));
   }
   EXPECT_GT(refusals, 1000);
