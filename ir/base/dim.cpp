@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 #include "ir/base/error.h"
 
@@ -30,9 +31,29 @@ struct MonomialLess {
 };
 using Terms = std::map<std::vector<AtomPtr>, int64_t, MonomialLess>;
 
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t out;
+  KILN_CHECK(!__builtin_add_overflow(a, b, &out), invalid, "size {} + {} does not fit in 64 bits", a, b);
+  return out;
+}
+
+int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t out;
+  KILN_CHECK(!__builtin_mul_overflow(a, b, &out), invalid, "size {} * {} does not fit in 64 bits", a, b);
+  return out;
+}
+
 int64_t floor_div(int64_t a, int64_t b) {
+  if (b == -1) return checked_mul(a, -1);
   const int64_t q = a / b;
   return (a % b != 0 && (a % b < 0) != (b < 0)) ? q - 1 : q;
+}
+
+/// Takes the sign of b, so that a == floor_div(a, b) * b + floor_mod(a, b).
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  const int64_t m = a % b;
+  return m != 0 && (m < 0) != (b < 0) ? m + b : m;
 }
 }  // namespace
 
@@ -69,22 +90,26 @@ int64_t Dim::value() const {
 }
 
 Dim operator+(const Dim& a, const Dim& b) {
-  if (a.is_const() && b.is_const()) return Dim(a.value_ + b.value_);
+  if (a.is_const() && b.is_const()) return Dim(checked_add(a.value_, b.value_));
   Terms t = DimOps::terms(a);
-  for (const auto& [m, c] : DimOps::terms(b)) t[m] += c;
+  for (const auto& [m, c] : DimOps::terms(b)) {
+    int64_t& coef = t[m];
+    coef = checked_add(coef, c);
+  }
   return DimOps::make(std::move(t));
 }
 
 Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
 
 Dim operator*(const Dim& a, const Dim& b) {
-  if (a.is_const() && b.is_const()) return Dim(a.value_ * b.value_);
+  if (a.is_const() && b.is_const()) return Dim(checked_mul(a.value_, b.value_));
   Terms out;
   for (const auto& [ma, ca] : DimOps::terms(a)) {
     for (const auto& [mb, cb] : DimOps::terms(b)) {
       std::vector<AtomPtr> m;
       std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(m), AtomLess());
-      out[m] += ca * cb;
+      int64_t& coef = out[m];
+      coef = checked_add(coef, checked_mul(ca, cb));
     }
   }
   return DimOps::make(std::move(out));
@@ -96,11 +121,11 @@ bool exact_div(const Terms& a, const Terms& b, Terms& out) {
   if (b.size() != 1) return false;
   const auto& [mb, cb] = *b.begin();
   for (const auto& [ma, ca] : a) {
-    if (ca % cb != 0) return false;
+    if (cb != -1 && ca % cb != 0) return false;
     if (!std::includes(ma.begin(), ma.end(), mb.begin(), mb.end(), AtomLess())) return false;
     std::vector<AtomPtr> m;
     std::set_difference(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(m), AtomLess());
-    out[m] = ca / cb;
+    out[m] = floor_div(ca, cb);
   }
   return true;
 }
@@ -118,7 +143,7 @@ Dim floordiv(const Dim& a, const Dim& b) {
 
 Dim mod(const Dim& a, const Dim& b) {
   KILN_CHECK(!b.is(0), invalid, "modulo of dim {} by zero", a.str());
-  if (a.is_const() && b.is_const()) return Dim(a.value_ - floor_div(a.value_, b.value_) * b.value_);
+  if (a.is_const() && b.is_const()) return Dim(floor_mod(a.value_, b.value_));
   Terms out;
   if (b.is(1) || a == b || exact_div(DimOps::terms(a), DimOps::terms(b), out)) return Dim(0);
   return DimOps::call('m', "mod", a, b);
@@ -151,18 +176,20 @@ int64_t Dim::eval(const std::map<std::string, int64_t, std::less<>>& symbols) co
       if (atom->call == 0) {
         const auto it = symbols.find(atom->text);
         KILN_ASSERT(it != symbols.end(), "no value for symbol {}", atom->text);
-        product *= it->second;
+        product = checked_mul(product, it->second);
         continue;
       }
       const int64_t a = atom->a.eval(symbols), b = atom->b.eval(symbols);
+      int64_t value = 0;
       const bool divides = atom->call == 'd' || atom->call == 'm';
       KILN_CHECK(b != 0 || !divides, invalid, "{}: division by zero", atom->text);
-      if (atom->call == 'd') product *= floor_div(a, b);
-      if (atom->call == 'm') product *= a - floor_div(a, b) * b;
-      if (atom->call == '<') product *= std::min(a, b);
-      if (atom->call == '>') product *= std::max(a, b);
+      if (atom->call == 'd') value = floor_div(a, b);
+      if (atom->call == 'm') value = floor_mod(a, b);
+      if (atom->call == '<') value = std::min(a, b);
+      if (atom->call == '>') value = std::max(a, b);
+      product = checked_mul(product, value);
     }
-    sum += product;
+    sum = checked_add(sum, product);
   }
   return sum;
 }
@@ -187,7 +214,7 @@ std::string Dim::str() const {
   for (const auto& [monomial, coef] : expr_->terms) {
     std::string term;
     for (const AtomPtr& atom : monomial) term += (term.empty() ? "" : "*") + atom->text;
-    const int64_t mag = coef < 0 ? -coef : coef;
+    const uint64_t mag = coef < 0 ? -static_cast<uint64_t>(coef) : static_cast<uint64_t>(coef);
     if (monomial.empty()) term = std::to_string(mag);
     else if (mag != 1) term = fmt::format("{}*{}", mag, term);
     if (out.empty()) out = (coef < 0 ? "-" : "") + term;
@@ -221,29 +248,36 @@ class DimParser {
     return true;
   }
   Dim sum() {
-    Dim d = eat('-') ? Dim(0) - product() : product();
+    Dim d = product(eat('-'));
     while (true) {
       if (eat('+')) d = d + product();
-      else if (eat('-')) d = d - product();
+      else if (eat('-')) d = d + product(true);
       else return d;
     }
   }
-  Dim product() {
-    Dim d = factor();
+  Dim product(bool negative = false) {
+    Dim d = factor(negative);
     while (eat('*')) d = d * factor();
     return d;
   }
-  Dim factor() {
+  /// A factor, negated if `negative`: the sign belongs to the digits, or INT64_MIN could not be read.
+  Dim factor(bool negative = false) {
     eat(' ');
     const size_t from = at_;
     while (at_ < text_.size() && is_word(text_[at_])) ++at_;
     const std::string word(text_.substr(from, at_ - from));
     if (word.empty()) fail("a number or a name");
-    if (is_digit(word[0])) {
-      if (word.size() > 18 || !std::all_of(word.begin(), word.end(), is_digit)) fail("an integer");
-      return Dim(static_cast<int64_t>(std::stoll(word)));
-    }
-    if (!eat('(')) return Dim::symbol(word);
+    if (is_digit(word[0])) return number((negative ? "-" : "") + word);
+    const Dim d = eat('(') ? call(word) : Dim::symbol(word);
+    return negative ? Dim(0) - d : d;
+  }
+  Dim number(const std::string& digits) {
+    int64_t value = 0;
+    const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (ec != std::errc() || end != digits.data() + digits.size()) fail("an integer of 64 bits before");
+    return Dim(value);
+  }
+  Dim call(const std::string& word) {
     const Dim a = sum();
     if (!eat(',')) fail("','");
     const Dim b = sum();
