@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/base/dynlib.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <utility>
+
+namespace kiln {
+
+namespace {
+std::string folder_of(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "" : file.substr(0, slash + 1);
+}
+}  // namespace
+
+DynLib::DynLib(DynLib&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+
+DynLib& DynLib::operator=(DynLib&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+DynLib::~DynLib() {
+  if (handle_) dlclose(handle_);
+}
+
+std::optional<DynLib> DynLib::open(const std::string& path, std::string& error) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* why = dlerror();
+    error = why ? why : "dlopen failed without a reason";
+    return std::nullopt;
+  }
+  return DynLib(handle);
+}
+
+void* DynLib::symbol(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
+
+std::string folder_of_code(const void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || !info.dli_fname) return "";
+  return folder_of(info.dli_fname);
+}
+
+std::string folder_of_program() {
+  char path[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 ? folder_of(std::string(path, n)) : "";
+}
+
+}  // namespace kiln

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shared library opened at run time: the compiler, drivers, linked kernels. Kiln links none of them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace kiln {
+
+/// Owns one dlopen handle; closes it when destroyed.
+class DynLib {
+ public:
+  DynLib() = default;
+  DynLib(DynLib&& other) noexcept;
+  DynLib& operator=(DynLib&& other) noexcept;
+  ~DynLib();
+
+  /// Opens `path` (with a slash: that file; without: searched by the system) with all symbols bound and none
+  /// made global. Nothing if it cannot be opened; `error` then says why.
+  static std::optional<DynLib> open(const std::string& path, std::string& error);
+
+  /// Address of a symbol, or null if the library has none of that name.
+  void* symbol(const char* name) const;
+
+ private:
+  explicit DynLib(void* handle) : handle_(handle) {}
+  void* handle_ = nullptr;
+};
+
+/// Folder of the file that `address` was mapped from, with a final slash; "" if unknown.
+std::string folder_of_code(const void* address);
+/// Folder of the running program, with a final slash; "" if unknown.
+std::string folder_of_program();
+
+}  // namespace kiln
