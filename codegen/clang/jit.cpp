@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// libkiln_jit.so: compiles C++ text to objects with clang and links them with lld, all in memory. The only file
+// that includes LLVM headers (they cost 24 s of compile time). It must not include any other header of Kiln, touch
+// cl::opt switches, install signal handlers, or let an exception out.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <clang/Basic/Diagnostic.h>
+#include <clang/CodeGen/CodeGenAction.h>
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <lld/Common/Driver.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/VirtualFileSystem.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "codegen/clang/jit_abi.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace kiln::jit {
+namespace {
+
+// lld resets every cl::opt of the process when it starts, and compiles read them: a link excludes all else.
+std::shared_mutex llvm_mutex;
+
+struct Owned {
+  std::string bytes, log;
+};
+
+llvm::StringRef ref(const Bytes& b) { return {b.data, b.size}; }
+
+void init_target() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::InitializeNativeTargetAsmParser();
+  });
+}
+
+// ---- compile ----
+
+bool compile(const CompileInput& in, Owned& out) {
+  init_target();
+  const std::shared_lock lock(llvm_mutex);
+  const std::string main = "/kiln/" + ref(in.source.name).str();
+  auto vfs = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
+  vfs->setCurrentWorkingDirectory("/kiln");
+  vfs->addFile(main, 0, llvm::MemoryBuffer::getMemBufferCopy(ref(in.source.text)));
+  for (size_t i = 0; i < in.file_count; ++i)
+    vfs->addFile("/kiln/" + ref(in.files[i].name).str(), 0, llvm::MemoryBuffer::getMemBufferCopy(ref(in.files[i].text)));
+
+  llvm::raw_string_ostream log(out.log);
+  auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
+  auto* printer = new clang::TextDiagnosticPrinter(log, options.get());
+  clang::CompilerInstance ci;
+  ci.createDiagnostics(printer);
+  // Otherwise "2 errors generated." goes to stderr whatever the diagnostics do.
+  ci.setVerboseOutputStream(std::make_unique<llvm::raw_null_ostream>());
+
+  std::vector<const char*> args(in.args, in.args + in.arg_count);
+  args.insert(args.end(), {"-x", "c++", main.c_str()});
+  if (!clang::CompilerInvocation::CreateFromArgs(ci.getInvocation(), args, ci.getDiagnostics())) return false;
+  ci.createFileManager(vfs);
+  llvm::SmallString<0> object;
+  ci.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
+  clang::EmitObjAction action;
+  const bool ok = ci.ExecuteAction(action) && !ci.getDiagnostics().hasErrorOccurred();
+  out.bytes.assign(object.begin(), object.end());
+  return ok;
+}
+
+// ---- link ----
+
+[[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
+
+class Fd {
+ public:
+  Fd(int fd, const char* what) : fd_(fd) {
+    if (fd < 0) fail(what);
+  }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  // The name under which lld opens it.
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+Fd input_file(llvm::StringRef bytes) {
+  Fd fd(memfd_create("kiln-link", MFD_CLOEXEC), "memfd_create");
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno != EINTR) fail("write to a memory file");
+    if (n > 0) bytes = bytes.drop_front(n);
+  }
+  return fd;
+}
+
+// Takes lld's output from a pipe. Given a regular file lld makes another beside it and renames that; into a pipe it
+// just writes. The end is told by an event, not by closing: a child forked meanwhile would hold the pipe open.
+class OutputPipe {
+ public:
+  OutputPipe() : stop_(eventfd(0, EFD_CLOEXEC), "eventfd") {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
+    read_.emplace(ends[0], "pipe");
+    write_.emplace(ends[1], "pipe");
+    reader_ = std::thread([this] { drain(); });
+  }
+  ~OutputPipe() {
+    if (reader_.joinable()) finish();
+  }
+  std::string path() const { return write_->path(); }
+  // All that was written; lld must have returned.
+  std::string finish() {
+    const uint64_t one = 1;
+    if (write(stop_.get(), &one, sizeof one) != sizeof one) std::terminate();
+    reader_.join();
+    return std::move(bytes_);
+  }
+
+ private:
+  void drain() {
+    char block[1 << 16];
+    pollfd fds[2] = {{read_->get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    while (true) {
+      if (poll(fds, 2, -1) < 0) continue;
+      const ssize_t n = fds[0].revents & POLLIN ? read(read_->get(), block, sizeof block) : 0;
+      if (n > 0) bytes_.append(block, n);
+      if (n == 0 && fds[1].revents) return;
+    }
+  }
+  Fd stop_;
+  std::optional<Fd> read_, write_;
+  std::string bytes_;
+  std::thread reader_;
+};
+
+bool run_lld(const std::vector<std::string>& args, std::string& log) {
+  static bool usable = true;
+  if (!usable) {
+    log += "lld broke down in an earlier link of this process and cannot run again\n";
+    return false;
+  }
+  std::vector<const char*> argv;
+  for (const std::string& a : args) argv.push_back(a.c_str());
+  llvm::raw_string_ostream stream(log);
+  const lld::Result r = lld::lldMain(argv, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  usable = r.canRunAgain;
+  return r.retCode == 0;
+}
+
+// Kernels are loaded without a runtime of their own: all that they import is named, and nothing runs at load time.
+bool check_image(const LinkInput& in, const std::string& image, std::string& log) {
+  const size_t before = log.size();
+  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(image, "image"));
+  if (!file) {
+    log += "lld wrote no readable image: " + llvm::toString(file.takeError()) + "\n";
+    return false;
+  }
+  const auto* elf = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(file->get());
+  std::set<llvm::StringRef> imports, defined;
+  for (size_t i = 0; i < in.import_count; ++i) imports.insert(ref(in.imports[i]));
+  for (const llvm::object::ELFSymbolRef symbol : elf->getDynamicSymbolIterators()) {
+    const llvm::StringRef name = llvm::cantFail(symbol.getName());
+    const bool undefined = llvm::cantFail(symbol.getFlags()) & llvm::object::SymbolRef::SF_Undefined;
+    if (!undefined) defined.insert(name);
+    if (undefined && !name.empty() && !imports.count(name))
+      log += "undefined symbol: " + name.str() + " (kernels may only call what the allow list names)\n";
+  }
+  for (size_t i = 0; i < in.export_count; ++i)
+    if (!defined.count(ref(in.exports[i])))
+      log += "kernel not defined: " + ref(in.exports[i]).str() + " (declare it with KILN_KERNEL)\n";
+  for (const llvm::object::ELFSectionRef section : elf->sections()) {
+    const uint64_t type = section.getType();
+    const bool runs = type == llvm::ELF::SHT_INIT_ARRAY || type == llvm::ELF::SHT_FINI_ARRAY;
+    if (runs || (section.getFlags() & llvm::ELF::SHF_TLS))
+      log += "static constructors and thread-locals are not allowed in kernels: " +
+             llvm::cantFail(section.getName()).str() + "\n";
+  }
+  return log.size() == before;
+}
+
+bool link(const LinkInput& in, Owned& out) {
+  const std::unique_lock lock(llvm_mutex);
+  std::string script = "{ global: ";
+  for (size_t i = 0; i < in.export_count; ++i) script += ref(in.exports[i]).str() + "; ";
+  script += "local: *; };\n";
+  const Fd version_script = input_file(script);
+  std::vector<Fd> objects;
+  for (size_t i = 0; i < in.object_count; ++i) objects.push_back(input_file(ref(in.objects[i])));
+  OutputPipe image;
+
+  std::vector<std::string> args = {"ld.lld", "-shared", "--threads=1", "-nostdlib", "-Bsymbolic", "--hash-style=gnu",
+                                   "--build-id=none", "-znow", "-znoexecstack", "--gc-sections",
+                                   "--undefined-version",  // check_image says it better
+                                   "--version-script=" + version_script.path(), "-o", image.path()};
+  for (const Fd& o : objects) args.push_back(o.path());
+  if (!run_lld(args, out.log)) return false;
+  out.bytes = image.finish();
+  return check_image(in, out.bytes, out.log);
+}
+
+// ---- the C side ----
+
+template <typename Input>
+int guarded(bool (*work)(const Input&, Owned&), const Input* input, Output* output) {
+  auto* owned = new Owned;
+  bool ok = false;
+  try {
+    ok = work(*input, *owned);
+  } catch (const std::exception& e) {
+    owned->log += e.what();
+  }
+  *output = {{owned->bytes.data(), owned->bytes.size()}, {owned->log.data(), owned->log.size()}, owned};
+  return ok ? 0 : 1;
+}
+
+int compile_c(const CompileInput* input, Output* output) { return guarded(compile, input, output); }
+int link_c(const LinkInput* input, Output* output) { return guarded(link, input, output); }
+void release_c(Output* output) {
+  delete static_cast<Owned*>(output->owner);
+  *output = {};
+}
+
+constexpr Api kApi = {kAbiVersion, LLVM_VERSION_STRING, compile_c, link_c, release_c};
+
+}  // namespace
+}  // namespace kiln::jit
+
+extern "C" __attribute__((visibility("default"))) const kiln::jit::Api* kiln_jit_api() { return &kiln::jit::kApi; }
