@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// The side of libkiln_jit.so that lives in Kiln: finds and opens it, says how to compile, runs the threads. Must
+// not include LLVM, and must not open the library before there is something to compile.
+#include "codegen/compile_clang.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <thread>
+
+#include "codegen/clang/jit_abi.h"
+#include "codegen/prelude/cpu_text.h"
+#include "ir/base/dynlib.h"
+#include "ir/base/error.h"
+#include "ir/base/hash.h"
+#include "ir/base/log.h"
+#include "ir/base/options.h"
+
+namespace kiln {
+
+namespace {
+
+#ifndef KILN_CLANG_VERSION
+#define KILN_CLANG_VERSION "none"
+#endif
+constexpr std::string_view kClangVersion = KILN_CLANG_VERSION;
+constexpr std::string_view kPreludeName = "kiln_cpu.h";
+
+// What a kernel may leave undefined. The compiler makes calls to the first row by itself.
+constexpr std::string_view kImports[] = {
+    "memcpy", "memmove", "memset", "memcmp", "bcmp",
+    "acosf",  "acos",  "asinf", "asin",  "atanf",  "atan",  "atan2f", "atan2", "cbrtf", "cbrt",   "ceilf", "ceil",
+    "cosf",   "cos",   "coshf", "cosh",  "erff",   "erf",   "erfcf",  "erfc",  "expf",  "exp",    "exp2f", "exp2",
+    "expm1f", "expm1", "floorf", "floor", "fmaf",  "fma",   "fmodf",  "fmod",  "ldexpf", "ldexp", "lgammaf", "lgamma",
+    "logf",   "log",   "log10f", "log10", "log1pf", "log1p", "log2f", "log2",  "nearbyintf", "nearbyint", "powf",
+    "pow",    "remainderf", "remainder", "rintf", "rint",   "roundf", "round", "roundeven", "roundevenf", "sinf", "sin",
+    "sinhf",  "sinh",  "sqrtf", "sqrt",  "tanf",   "tan",   "tanhf",  "tanh",  "tgammaf", "tgamma", "truncf", "trunc",
+};
+
+jit::Bytes bytes_of(std::string_view s) { return {s.data(), s.size()}; }
+std::string_view view_of(const jit::Bytes& b) { return {b.data, b.size}; }
+
+// ---- the library ----
+
+std::vector<std::string> library_paths() {
+  const std::string chosen = option("KILN_JIT_LIBRARY");
+  if (!chosen.empty()) return {chosen};
+  constexpr std::string_view kName = "libkiln_jit.so";
+  std::vector<std::string> paths;
+  static const char anchor = 0;
+  for (const std::string& folder : {folder_of_code(&anchor), folder_of_program()}) {
+    if (folder.empty()) continue;
+    for (const char* sub : {"", "../lib/"}) {
+      const std::string path = fmt::format("{}{}{}", folder, sub, kName);
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+    }
+  }
+  paths.push_back(fmt::format("{}/{}", KILN_INSTALL_LIBDIR, kName));
+  return paths;
+}
+
+struct OpenedJit {
+  DynLib library;
+  const jit::Api* api = nullptr;
+};
+
+OpenedJit open_jit() {
+  KILN_CHECK(kClangVersion != "none", unsupported,
+             "cpu compiler: this build of Kiln has no CPU compiler (configure with -DKILN_CPU_JIT=ON, or run where "
+             "the kernels are in the cache already)");
+  std::string tried;
+  for (const std::string& path : library_paths()) {
+    std::string why;
+    std::optional<DynLib> library = DynLib::open(path, why);
+    if (!library) {
+      tried += fmt::format("\n  {}", why);
+      continue;
+    }
+    const auto get = reinterpret_cast<jit::GetApiFn>(library->symbol(jit::kEntryPoint));
+    const jit::Api* api = get ? get() : nullptr;
+    KILN_CHECK(api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
+               "cpu compiler: {} belongs to another build of Kiln; got {} {}, expected {} {} (rebuild it, or unset "
+               "KILN_JIT_LIBRARY)",
+               path, api ? api->abi_version : 0, api ? api->version : "no entry point", jit::kAbiVersion,
+               kClangVersion);
+    log(LogLevel::debug, "opened {} (clang {})", path, api->version);
+    return {std::move(*library), api};
+  }
+  throw Error(ErrorKind::unsupported,
+              fmt::format("cpu compiler: libkiln_jit.so cannot be opened; tried{}\n(build the target kiln_jit, or set "
+                          "KILN_JIT_LIBRARY to its path)",
+                          tried));
+}
+
+const jit::Api& jit_api() {
+  // A failed attempt is not remembered: the switch may be set right and the call made again.
+  static const OpenedJit jit = open_jit();
+  return *jit.api;
+}
+
+// ---- compile ----
+
+std::vector<std::string> common_flags(const CpuTarget& target) {
+  std::vector<std::string> flags = {
+      "-triple", target.triple, "-std=c++20", "-O3", "-vectorize-loops", "-vectorize-slp",
+      // One image is mapped anywhere and shows nothing but its kernels.
+      "-mrelocation-model", "pic", "-pic-level", "2", "-fvisibility=hidden",
+      // Contraction is the schedule's choice, made in the source; NaN and Inf behave as IEEE says.
+      "-ffp-contract=off", "-nostdsysteminc", "-nobuiltininc", "-fno-rtti", "-Wno-unknown-pragmas",
+      "-target-cpu", target.cpu, fmt::format("-DKILN_VECTOR_BYTES={}", target.vector_bytes)};
+  for (size_t at = 0; at < target.features.size();) {
+    const size_t end = std::min(target.features.find(',', at), target.features.size());
+    flags.insert(flags.end(), {"-target-feature", target.features.substr(at, end - at)});
+    at = end + 1;
+  }
+  // Without it the AVX-512 levels use 256-bit vectors.
+  if (target.vector_bytes == 64) flags.push_back("-mprefer-vector-width=512");
+  return flags;
+}
+
+// Keeps the text of a source that failed where a human can look at it. Returns the path, or why there is none.
+std::string keep_source(const CpuSource& source) {
+  namespace fs = std::filesystem;
+  const bool dumping = !option("KILN_DUMP").empty();
+  std::error_code ec;
+  const fs::path folder = dumping ? fs::path(option("KILN_DUMP_DIR")) : fs::temp_directory_path(ec) / "";
+  fs::create_directories(folder, ec);
+  std::string path = (folder / fmt::format("kiln-failed-{}-XXXXXX", source.name)).string();
+  const int fd = mkstemp(path.data());
+  if (fd < 0) return fmt::format("(the source could not be kept in {})", folder.string());
+  const bool ok = write(fd, source.text.data(), source.text.size()) == static_cast<ssize_t>(source.text.size());
+  close(fd);
+  return ok ? path : fmt::format("{} (incomplete)", path);
+}
+
+std::string take_output(const jit::Api& api, jit::Output& output, std::string& log_text) {
+  std::string bytes(view_of(output.bytes));
+  log_text = view_of(output.log);
+  api.release(&output);
+  return bytes;
+}
+
+std::string compile_one(const jit::Api& api, const CpuSource& source, const std::vector<std::string>& common) {
+  std::vector<const char*> args;
+  for (const std::string& f : common) args.push_back(f.c_str());
+  for (const std::string& f : source.flags) args.push_back(f.c_str());
+  const jit::File prelude = {bytes_of(kPreludeName), bytes_of(detail::kPreludeCpu)};
+  const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)}, &prelude, 1, args.data(),
+                                   args.size()};
+  jit::Output output{};
+  const int rc = api.compile(&input, &output);
+  std::string log_text;
+  std::string object = take_output(api, output, log_text);
+  if (rc != 0)
+    throw Error(ErrorKind::compile, fmt::format("cpu compiler: {} does not compile; its source is kept in {}\n{}",
+                                                source.name, keep_source(source), log_text));
+  if (!log_text.empty()) log(LogLevel::debug, "{}: {}", source.name, log_text);
+  return object;
+}
+
+}  // namespace
+
+std::string compiler_key(const CpuTarget& target) {
+  std::string key = fmt::format("clang {}\n{}\n", kClangVersion, target.str());
+  for (const std::string& f : common_flags(target)) key += f + ' ';
+  return key + fmt::format("\nprelude {}\n", hash128(detail::kPreludeCpu).hex());
+}
+
+std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target, int threads) {
+  std::vector<std::string> objects(sources.size());
+  if (sources.empty()) return objects;
+  const jit::Api& api = jit_api();
+  const std::vector<std::string> flags = common_flags(target);
+  std::vector<std::exception_ptr> errors(sources.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      try {
+        objects[i] = compile_one(api, sources[i], flags);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::jthread> team;
+  const size_t helpers = std::min<size_t>(std::max(threads, 1), sources.size()) - 1;
+  for (size_t i = 0; i < helpers; ++i) team.emplace_back(work);
+  work();
+  team.clear();
+  for (const std::exception_ptr& e : errors)
+    if (e) std::rethrow_exception(e);
+  return objects;
+}
+
+std::string link_shared(std::span<const std::string> objects, std::span<const std::string> names) {
+  const jit::Api& api = jit_api();
+  std::vector<jit::Bytes> object_bytes, exports, imports;
+  for (const std::string& o : objects) object_bytes.push_back(bytes_of(o));
+  for (const std::string& n : names) exports.push_back(bytes_of(n));
+  for (const std::string_view i : kImports) imports.push_back(bytes_of(i));
+  const jit::LinkInput input = {object_bytes.data(), object_bytes.size(), exports.data(), exports.size(),
+                                imports.data(),      imports.size()};
+  jit::Output output{};
+  const int rc = api.link(&input, &output);
+  std::string log_text;
+  std::string image = take_output(api, output, log_text);
+  KILN_CHECK(rc == 0, compile, "cpu linker: {} objects with {} kernels do not link\n{}", objects.size(), names.size(),
+             log_text);
+  return image;
+}
+
+}  // namespace kiln

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// C++ text -> object -> image -> running kernel, and what is said when a step fails.
+#include "codegen/compile_clang.h"
+
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "ir/base/error.h"
+#include "ir/base/options.h"
+#include "runtime/image.h"
+
+namespace kiln {
+namespace {
+
+using testing::HasSubstr;
+
+// Sources that fail on purpose are kept in a folder that goes away.
+class CompileClang : public testing::Test {
+ protected:
+  CompileClang() {
+    set_option("KILN_DUMP", "source");
+    set_option("KILN_DUMP_DIR", folder_);
+  }
+  ~CompileClang() override { std::filesystem::remove_all(folder_); }
+
+ private:
+  std::string folder_ = testing::TempDir() + "kiln-compile-test-" + std::to_string(getpid());
+};
+
+// y[i] = a*x[i] + y[i] over tasks of 1000 elements, with the scalar tail that odd sizes need.
+std::string axpy_source(const std::string& name) {
+  return R"(#include "kiln_cpu.h"
+typedef float vf __attribute__((ext_vector_type(KILN_VECTOR_BYTES / 4), aligned(4)));
+constexpr int64_t W = KILN_VECTOR_BYTES / 4;
+KILN_KERNEL void )" +
+         name + R"((void* const* b, const int64_t* dims, int64_t begin, int64_t end, void*) {
+  const float* x = (const float*)b[0];
+  float* y = (float*)b[1];
+  const float a = *(const float*)b[2];
+  const int64_t n = dims[0], last = end * 1000 < n ? end * 1000 : n;
+  int64_t i = begin * 1000;
+  for (; i + W <= last; i += W) *(vf*)(y + i) = a * *(const vf*)(x + i) + *(const vf*)(y + i);
+  for (; i < last; ++i) y[i] = a * x[i] + y[i];
+}
+)";
+}
+
+std::string build(const std::vector<CpuSource>& sources, const std::vector<std::string>& names, int threads = 1) {
+  return link_shared(compile_objects(sources, host_target(), threads), names);
+}
+
+void expect_axpy(KernelFn fn, int64_t n, float a) {
+  std::vector<float> x(n), y(n);
+  for (int64_t i = 0; i < n; ++i) x[i] = std::sin(float(i)), y[i] = float(i % 7);
+  std::vector<float> expected = y;
+  for (int64_t i = 0; i < n; ++i) expected[i] = a * x[i] + expected[i];
+  void* buffers[] = {x.data(), y.data(), &a};
+  fn(buffers, &n, 0, (n + 999) / 1000, nullptr);
+  EXPECT_EQ(y, expected) << "n = " << n;
+}
+
+TEST_F(CompileClang, CompilesLinksLoadsAndRuns) {
+  const LoadedImage image(build({{"axpy.cpp", axpy_source("axpy"), {}}}, {"axpy"}));
+  for (const int64_t n : {0, 1, 15, 16, 17, 999, 1000, 1001, 12345}) expect_axpy(image.kernel("axpy"), n, 0.75f);
+}
+
+TEST_F(CompileClang, SameInputSameBytes) {
+  const std::vector<CpuSource> s = {{"a.cpp", axpy_source("a"), {}}, {"b.cpp", axpy_source("b"), {}}};
+  EXPECT_EQ(build(s, {"a", "b"}, 1), build(s, {"a", "b"}, 2));
+}
+
+TEST_F(CompileClang, ManyImagesAreDistinct) {
+  std::vector<LoadedImage> images;
+  for (int i = 0; i < 3; ++i)
+    images.emplace_back(build({{"k.cpp", R"(#include "kiln_cpu.h"
+      KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) { *(int*)b[0] = )" +
+                                              std::to_string(i) + "; }",
+                                {}}},
+                              {"k"}));
+  images.erase(images.begin());
+  for (int i = 1; i < 3; ++i) {
+    int out = -1;
+    void* buffers[] = {&out};
+    images[i - 1].kernel("k")(buffers, nullptr, 0, 1, nullptr);
+    EXPECT_EQ(out, i);
+  }
+}
+
+TEST_F(CompileClang, TwoThreadsCompileAndLinkAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([t] {
+      for (int round = 0; round < 4; ++round) {
+        const std::string name = "k" + std::to_string(t) + std::to_string(round);
+        const LoadedImage image(build({{name + ".cpp", axpy_source(name), {}}}, {name}));
+        expect_axpy(image.kernel(name), 1234, 1.5f);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_F(CompileClang, ContractionOnlyWhereAsked) {
+  const std::string text = R"(#include "kiln_cpu.h"
+KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) {
+  float* x = (float*)b[0];
+  x[3] = x[0] * x[1] + x[2];
+})";
+  const float a = 1.0f + 0x1p-12f;
+  for (const bool fused : {false, true}) {
+    const std::vector<std::string> flags =
+        fused ? std::vector<std::string>{"-ffp-contract=fast"} : std::vector<std::string>{};
+    const LoadedImage image(build({{"k.cpp", text, flags}}, {"k"}));
+    float x[4] = {a, a, -1.0f, 0.0f};
+    void* buffers[] = {x};
+    image.kernel("k")(buffers, nullptr, 0, 1, nullptr);
+    volatile float product = a * a;
+    EXPECT_EQ(x[3], fused && host_target().has_fma ? std::fma(a, a, -1.0f) : product - 1.0f);
+  }
+}
+
+TEST_F(CompileClang, CallsOfTheMathLibraryAreBound) {
+  const LoadedImage image(build({{"k.cpp", R"(#include "kiln_cpu.h"
+KILN_KERNEL void k(void* const* b, const int64_t* d, int64_t, int64_t, void*) {
+  double* x = (double*)b[0];
+  x[0] = __builtin_lgamma(x[0]);
+  __builtin_memset(x + 1, 0, d[0]);
+})",
+                                  {}}},
+                                {"k"}));
+  double x[3] = {4.5, 1, 1};
+  void* buffers[] = {x};
+  const int64_t bytes = 8;
+  image.kernel("k")(buffers, &bytes, 0, 1, nullptr);
+  EXPECT_DOUBLE_EQ(x[0], std::lgamma(4.5));
+  EXPECT_EQ(x[1], 0);
+  EXPECT_EQ(x[2], 1);
+}
+
+// The message of the Error that f throws.
+template <typename F>
+std::string error_of(ErrorKind kind, F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing thrown";
+  return "";
+}
+
+TEST_F(CompileClang, CompileErrorNamesTheKeptSource) {
+  const std::string bad = "#include \"kiln_cpu.h\"\nint f() { return undeclared; }\n";
+  const std::vector<CpuSource> sources = {{"good.cpp", axpy_source("g"), {}}, {"bad.cpp", bad, {}}};
+  const std::string what = error_of(ErrorKind::compile, [&] { compile_objects(sources, host_target(), 2); });
+  EXPECT_THAT(what, HasSubstr("cpu compiler: bad.cpp does not compile; its source is kept in /"));
+  EXPECT_THAT(what, HasSubstr("bad.cpp:2:18: error: use of undeclared identifier 'undeclared'"));
+  const size_t at = what.find("kept in ") + 8;
+  const std::string path = what.substr(at, what.find('\n') - at);
+  std::stringstream kept;
+  kept << std::ifstream(path).rdbuf();
+  EXPECT_EQ(kept.str(), bad);
+}
+
+TEST_F(CompileClang, NothingOfTheSystemCanBeIncluded) {
+  for (const char* header : {"<vector>", "<stdint.h>", "\"/etc/passwd\""}) {
+    const CpuSource s{"k.cpp", std::string("#include ") + header + "\n", {}};
+    EXPECT_THAT(error_of(ErrorKind::compile, [&] { compile_objects({&s, 1}, host_target(), 1); }),
+                HasSubstr("file not found"));
+  }
+}
+
+TEST_F(CompileClang, UnknownFlagIsACompileError) {
+  const CpuSource s{"k.cpp", "int x;\n", {"-fno-math-errno"}};
+  EXPECT_THAT(error_of(ErrorKind::compile, [&] { compile_objects({&s, 1}, host_target(), 1); }),
+              HasSubstr("unknown argument: '-fno-math-errno'"));
+}
+
+TEST_F(CompileClang, UndefinedSymbolsAreRefused) {
+  const std::vector<CpuSource> s = {{"k.cpp",
+                                     "#include \"kiln_cpu.h\"\nextern \"C\" int getpid();\n"
+                                     "KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) "
+                                     "{ *(int*)b[0] = getpid(); }\n",
+                                     {}}};
+  EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"k"}); }),
+              HasSubstr("undefined symbol: getpid (kernels may only call what the allow list names)"));
+}
+
+TEST_F(CompileClang, MissingKernelsAndBadObjectsAreRefused) {
+  const std::vector<CpuSource> s = {{"a.cpp", axpy_source("a"), {}}};
+  EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"a", "b"}); }),
+              HasSubstr("kernel not defined: b (declare it with KILN_KERNEL)"));
+  const std::vector<std::string> garbage = {"no object at all"}, names = {"a"};
+  error_of(ErrorKind::compile, [&] { link_shared(garbage, names); });
+  // A failed link leaves the linker usable.
+  expect_axpy(LoadedImage(build(s, {"a"})).kernel("a"), 33, 2.0f);
+}
+
+TEST_F(CompileClang, StaticConstructorsAreRefused) {
+  const std::vector<CpuSource> s = {
+      {"k.cpp",
+       "#include \"kiln_cpu.h\"\nstruct S { int* p; S(); };\nvoid* volatile sink;\nS::S() { sink = this; }\nS s;\n"
+       "KILN_KERNEL void k(void* const*, const int64_t*, int64_t, int64_t, void*) {}\n",
+       {}}};
+  EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"k"}); }),
+              HasSubstr("static constructors and thread-locals are not allowed in kernels: .init_array"));
+}
+
+TEST_F(CompileClang, DuplicateKernelsAreRefused) {
+  const std::vector<CpuSource> s = {{"a.cpp", axpy_source("a"), {}}, {"b.cpp", axpy_source("a"), {}}};
+  EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"a"}); }), HasSubstr("duplicate symbol: a"));
+}
+
+TEST_F(CompileClang, EveryTargetCompiles) {
+  for (const char* name : {"host", "x86-64-v3", "x86-64-v4"}) {
+    const CpuTarget target = parse_target(name);
+    const CpuSource s{"axpy.cpp", axpy_source("axpy"), {}};
+    const std::string image = link_shared(compile_objects({&s, 1}, target, 1), std::vector<std::string>{"axpy"});
+    EXPECT_GT(image.size(), 0u) << name;
+    EXPECT_THAT(compiler_key(target), HasSubstr(target.str()));
+  }
+}
+
+}  // namespace
+}  // namespace kiln
