@@ -9,9 +9,15 @@ if(CMAKE_SCRIPT_MODE_FILE)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${INPUT} holds )KILN_TEXT\", which ends the string constant it is embedded in")
   endif()
-  file(WRITE "${OUTPUT}" "// Made from ${NAME} by cmake/embed.cmake.\n#pragma once\n\n#include <string_view>\n\n"
-    "namespace kiln::detail {\ninline constexpr std::string_view ${SYMBOL} = R\"KILN_TEXT(${text})KILN_TEXT\";\n"
-    "}  // namespace kiln::detail\n")
+  file(WRITE "${OUTPUT}" "// Made from ${NAME} by cmake/embed.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace kiln::detail {
+inline constexpr std::string_view ${SYMBOL} = R\"KILN_TEXT(${text})KILN_TEXT\";
+}  // namespace kiln::detail
+")
   return()
 endif()
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side of libkiln_jit.so that lives in Kiln: finds and opens it, says how to compile, runs the threads. Must
-// not include LLVM, and must not open the library before there is something to compile.
+// The side of libkiln_jit.so that lives in Kiln: finds and opens it, says how to compile, runs the threads.
+// Must not include LLVM, and must not open the library before there is something to compile.
 #include "codegen/compile_clang.h"
 
 #include <fcntl.h>
@@ -32,13 +32,16 @@ constexpr std::string_view kPreludeName = "kiln_cpu.h";
 
 // What a kernel may leave undefined. The compiler makes calls to the first row by itself.
 constexpr std::string_view kImports[] = {
-    "memcpy", "memmove", "memset", "memcmp", "bcmp",
-    "acosf",  "acos",  "asinf", "asin",  "atanf",  "atan",  "atan2f", "atan2", "cbrtf", "cbrt",   "ceilf", "ceil",
-    "cosf",   "cos",   "coshf", "cosh",  "erff",   "erf",   "erfcf",  "erfc",  "expf",  "exp",    "exp2f", "exp2",
-    "expm1f", "expm1", "floorf", "floor", "fmaf",  "fma",   "fmodf",  "fmod",  "ldexpf", "ldexp", "lgammaf", "lgamma",
-    "logf",   "log",   "log10f", "log10", "log1pf", "log1p", "log2f", "log2",  "nearbyintf", "nearbyint", "powf",
-    "pow",    "remainderf", "remainder", "rintf", "rint",   "roundf", "round", "roundeven", "roundevenf", "sinf", "sin",
-    "sinhf",  "sinh",  "sqrtf", "sqrt",  "tanf",   "tan",   "tanhf",  "tanh",  "tgammaf", "tgamma", "truncf", "trunc",
+    "memcpy", "memmove",    "memset",    "memcmp",    "bcmp",       "acosf",      "acos",      "asinf",
+    "asin",   "atanf",      "atan",      "atan2f",    "atan2",      "cbrtf",      "cbrt",      "ceilf",
+    "ceil",   "cosf",       "cos",       "coshf",     "cosh",       "erff",       "erf",       "erfcf",
+    "erfc",   "expf",       "exp",       "exp2f",     "exp2",       "expm1f",     "expm1",     "floorf",
+    "floor",  "fmaf",       "fma",       "fmodf",     "fmod",       "ldexpf",     "ldexp",     "lgammaf",
+    "lgamma", "logf",       "log",       "log10f",    "log10",      "log1pf",     "log1p",     "log2f",
+    "log2",   "nearbyintf", "nearbyint", "powf",      "pow",        "remainderf", "remainder", "rintf",
+    "rint",   "roundf",     "round",     "roundeven", "roundevenf", "sinf",       "sin",       "sinhf",
+    "sinh",   "sqrtf",      "sqrt",      "tanf",      "tan",        "tanhf",      "tanh",      "tgammaf",
+    "tgamma", "truncf",     "trunc",
 };
 
 jit::Bytes bytes_of(std::string_view s) { return {s.data(), s.size()}; }
@@ -69,9 +72,10 @@ struct OpenedJit {
 };
 
 OpenedJit open_jit() {
-  KILN_CHECK(kClangVersion != "none", unsupported,
-             "cpu compiler: this build of Kiln has no CPU compiler (configure with -DKILN_CPU_JIT=ON, or run where "
-             "the kernels are in the cache already)");
+  KILN_CHECK(
+      kClangVersion != "none", unsupported,
+      "cpu compiler: this build of Kiln has no CPU compiler (configure with -DKILN_CPU_JIT=ON, or run where "
+      "the kernels are in the cache already)");
   std::string tried;
   for (const std::string& path : library_paths()) {
     std::string why;
@@ -82,18 +86,21 @@ OpenedJit open_jit() {
     }
     const auto get = reinterpret_cast<jit::GetApiFn>(library->symbol(jit::kEntryPoint));
     const jit::Api* api = get ? get() : nullptr;
-    KILN_CHECK(api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
-               "cpu compiler: {} belongs to another build of Kiln; got {} {}, expected {} {} (rebuild it, or unset "
-               "KILN_JIT_LIBRARY)",
-               path, api ? api->abi_version : 0, api ? api->version : "no entry point", jit::kAbiVersion,
-               kClangVersion);
+    KILN_CHECK(
+        api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
+        "cpu compiler: {} belongs to another build of Kiln; got {} {}, expected {} {} (rebuild it, or unset "
+        "KILN_JIT_LIBRARY)",
+        path, api ? api->abi_version : 0, api ? api->version : "no entry point", jit::kAbiVersion,
+        kClangVersion);
     log(LogLevel::debug, "opened {} (clang {})", path, api->version);
     return {std::move(*library), api};
   }
-  throw Error(ErrorKind::unsupported,
-              fmt::format("cpu compiler: libkiln_jit.so cannot be opened; tried{}\n(build the target kiln_jit, or set "
-                          "KILN_JIT_LIBRARY to its path)",
-                          tried));
+  throw Error(
+      ErrorKind::unsupported,
+      fmt::format(
+          "cpu compiler: libkiln_jit.so cannot be opened; tried{}\n(build the target kiln_jit, or set "
+          "KILN_JIT_LIBRARY to its path)",
+          tried));
 }
 
 const jit::Api& jit_api() {
@@ -122,7 +129,8 @@ std::vector<std::string> common_flags(const CpuTarget& target) {
   return flags;
 }
 
-// Keeps the text of a source that failed where a human can look at it. Returns the path, or why there is none.
+// Keeps the text of a source that failed where a human can look at it. Returns the path, or why there is
+// none.
 std::string keep_source(const CpuSource& source) {
   namespace fs = std::filesystem;
   const bool dumping = !option("KILN_DUMP").empty();
@@ -132,7 +140,8 @@ std::string keep_source(const CpuSource& source) {
   std::string path = (folder / fmt::format("kiln-failed-{}-XXXXXX", source.name)).string();
   const int fd = mkstemp(path.data());
   if (fd < 0) return fmt::format("(the source could not be kept in {})", folder.string());
-  const bool ok = write(fd, source.text.data(), source.text.size()) == static_cast<ssize_t>(source.text.size());
+  const bool ok =
+      write(fd, source.text.data(), source.text.size()) == static_cast<ssize_t>(source.text.size());
   close(fd);
   return ok ? path : fmt::format("{} (incomplete)", path);
 }
@@ -144,20 +153,22 @@ std::string take_output(const jit::Api& api, jit::Output& output, std::string& l
   return bytes;
 }
 
-std::string compile_one(const jit::Api& api, const CpuSource& source, const std::vector<std::string>& common) {
+std::string compile_one(const jit::Api& api, const CpuSource& source,
+                        const std::vector<std::string>& common) {
   std::vector<const char*> args;
   for (const std::string& f : common) args.push_back(f.c_str());
   for (const std::string& f : source.flags) args.push_back(f.c_str());
   const jit::File prelude = {bytes_of(kPreludeName), bytes_of(detail::kPreludeCpu)};
-  const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)}, &prelude, 1, args.data(),
-                                   args.size()};
+  const jit::CompileInput input = {
+      {bytes_of(source.name), bytes_of(source.text)}, &prelude, 1, args.data(), args.size()};
   jit::Output output{};
   const int rc = api.compile(&input, &output);
   std::string log_text;
   std::string object = take_output(api, output, log_text);
   if (rc != 0)
-    throw Error(ErrorKind::compile, fmt::format("cpu compiler: {} does not compile; its source is kept in {}\n{}",
-                                                source.name, keep_source(source), log_text));
+    throw Error(ErrorKind::compile,
+                fmt::format("cpu compiler: {} does not compile; its source is kept in {}\n{}", source.name,
+                            keep_source(source), log_text));
   if (!log_text.empty()) log(LogLevel::debug, "{}: {}", source.name, log_text);
   return object;
 }
@@ -170,7 +181,8 @@ std::string compiler_key(const CpuTarget& target) {
   return key + fmt::format("\nprelude {}\n", hash128(detail::kPreludeCpu).hex());
 }
 
-std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target, int threads) {
+std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
+                                         int threads) {
   std::vector<std::string> objects(sources.size());
   if (sources.empty()) return objects;
   const jit::Api& api = jit_api();
@@ -202,14 +214,14 @@ std::string link_shared(std::span<const std::string> objects, std::span<const st
   for (const std::string& o : objects) object_bytes.push_back(bytes_of(o));
   for (const std::string& n : names) exports.push_back(bytes_of(n));
   for (const std::string_view i : kImports) imports.push_back(bytes_of(i));
-  const jit::LinkInput input = {object_bytes.data(), object_bytes.size(), exports.data(), exports.size(),
-                                imports.data(),      imports.size()};
+  const jit::LinkInput input = {object_bytes.data(), object_bytes.size(), exports.data(),
+                                exports.size(),      imports.data(),      imports.size()};
   jit::Output output{};
   const int rc = api.link(&input, &output);
   std::string log_text;
   std::string image = take_output(api, output, log_text);
-  KILN_CHECK(rc == 0, compile, "cpu linker: {} objects with {} kernels do not link\n{}", objects.size(), names.size(),
-             log_text);
+  KILN_CHECK(rc == 0, compile, "cpu linker: {} objects with {} kernels do not link\n{}", objects.size(),
+             names.size(), log_text);
   return image;
 }
 

@@ -13,22 +13,23 @@ namespace kiln {
 
 /// One generated source. It may #include "kiln_cpu.h" and nothing else.
 struct CpuSource {
-  std::string name;                ///< a file name without folders, for diagnostics and debuggers: "gelu_linear.cpp"
+  std::string name;  ///< a file name without folders, for diagnostics and debuggers: "gelu_linear.cpp"
   std::string text;
   std::vector<std::string> flags;  ///< clang -cc1 flags added to the common ones, e.g. "-ffp-contract=fast"
 };
 
-/// All that decides the object of a source besides its own text and flags: target, compiler version, common flags
-/// and prelude. Found without LLVM; belongs in the key of whatever is compiled.
+/// All that decides the object of a source besides its own text and flags: target, compiler version, common
+/// flags and prelude. Found without LLVM; belongs in the key of whatever is compiled.
 std::string compiler_key(const CpuTarget& target);
 
 /// One object (ELF bytes) per source, in order, compiled by up to `threads` threads. Same input, same bytes.
-/// Throws: unsupported, when there is no compiler library (the message says where it was looked for); compile, with
-/// the log and the file the source was kept in.
-std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target, int threads);
+/// Throws: unsupported, when there is no compiler library (the message says where it was looked for);
+/// compile, with the log and the file the source was kept in.
+std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
+                                         int threads);
 
-/// Links objects to one ELF shared object that exports exactly `names`. It may import memory and math functions of
-/// the C library only. Throws: compile, naming undefined or missing symbols.
+/// Links objects to one ELF shared object that exports exactly `names`. It may import memory and math
+/// functions of the C library only. Throws: compile, naming undefined or missing symbols.
 std::string link_shared(std::span<const std::string> objects, std::span<const std::string> names);
 
 }  // namespace kiln

@@ -79,7 +79,8 @@ CpuTarget x86_target(const FeatureSet& set) {
   for (size_t i = 0; i < kCount; ++i)
     t.features += fmt::format("{}{}{}", i ? "," : "", set[i] ? '+' : '-', kFeatures[i].name);
   t.has_fma = t.has("fma");
-  const bool avx512 = t.has("avx512f") && t.has("avx512bw") && t.has("avx512dq") && t.has("avx512vl") && t.has_fma;
+  const bool avx512 =
+      t.has("avx512f") && t.has("avx512bw") && t.has("avx512dq") && t.has("avx512vl") && t.has_fma;
   t.vector_bytes = avx512 ? 64 : t.has("avx2") ? 32 : 16;
   return t;
 }
@@ -100,7 +101,8 @@ CpuTarget detect_host() {
   for (size_t i = 0; i < kCount; ++i) {
     const Feature& f = kFeatures[i];
     uint32_t r[4] = {};
-    // __get_cpuid_count answers 0 for leaves the CPU does not have; so does the hardware for unknown subleaves.
+    // __get_cpuid_count answers 0 for leaves the CPU does not have; so does the hardware for unknown
+    // subleaves.
     if (!__get_cpuid_count(f.leaf, f.subleaf, &r[eax], &r[ebx], &r[ecx], &r[edx])) continue;
     set[i] = (r[f.reg] >> f.bit & 1) && (state & f.state) == f.state;
   }
@@ -110,7 +112,8 @@ CpuTarget detect_host() {
 CpuTarget detect_host() { return {"aarch64-unknown-linux-gnu", "generic", "+neon", 16, true}; }
 #else
 CpuTarget detect_host() {
-  throw Error(ErrorKind::unsupported, "cpu target: no code generator for this architecture; x86-64 and aarch64 have one");
+  throw Error(ErrorKind::unsupported,
+              "cpu target: no code generator for this architecture; x86-64 and aarch64 have one");
 }
 #endif
 
@@ -130,7 +133,8 @@ const CpuTarget& host_target() {
 CpuTarget parse_target(std::string_view name) {
   if (name == "host") return host_target();
   const int level = name == "x86-64-v3" ? 3 : name == "x86-64-v4" ? 4 : 0;
-  KILN_CHECK(level != 0, invalid, "cpu target: unknown target; got '{}', expected host, x86-64-v3 or x86-64-v4", name);
+  KILN_CHECK(level != 0, invalid,
+             "cpu target: unknown target; got '{}', expected host, x86-64-v3 or x86-64-v4", name);
   FeatureSet set{};
   for (size_t i = 0; i < kCount; ++i) set[i] = kFeatures[i].level <= level;
   return x86_target(set);
@@ -138,17 +142,19 @@ CpuTarget parse_target(std::string_view name) {
 
 void check_runs_here(const CpuTarget& target) {
   const CpuTarget& host = host_target();
-  KILN_CHECK(target.triple == host.triple, unsupported, "cpu target: code for {} cannot run on {}", target.triple,
-             host.triple);
+  KILN_CHECK(target.triple == host.triple, unsupported, "cpu target: code for {} cannot run on {}",
+             target.triple, host.triple);
   std::string missing;
   for (size_t at = 0; at < target.features.size();) {
     const size_t end = std::min(target.features.find(',', at), target.features.size());
     const std::string_view feature = std::string_view(target.features).substr(at, end - at);
-    if (feature.starts_with('+') && !host.has(feature.substr(1))) missing += fmt::format(" {}", feature.substr(1));
+    if (feature.starts_with('+') && !host.has(feature.substr(1)))
+      missing += fmt::format(" {}", feature.substr(1));
     at = end + 1;
   }
   KILN_CHECK(missing.empty(), unsupported,
-             "cpu target: this CPU cannot run code made for {}; it lacks{} (set KILN_TARGET=host)", target.cpu, missing);
+             "cpu target: this CPU cannot run code made for {}; it lacks{} (set KILN_TARGET=host)",
+             target.cpu, missing);
 }
 
 }  // namespace kiln

@@ -9,10 +9,10 @@ namespace kiln {
 
 /// A CPU as the compiler sees it. Equal targets give equal code; tuning preferences are no part of it.
 struct CpuTarget {
-  std::string triple;    ///< "x86_64-unknown-linux-gnu"
-  std::string cpu;       ///< the widest psABI level that the features cover, e.g. "x86-64-v3"
-  std::string features;  ///< every feature Kiln knows, sorted, "+" or "-": "+avx,+avx2,-avx512bf16,..."
-  int vector_bytes = 16; ///< widest vectors to generate: 64, 32, or 16 below AVX2
+  std::string triple;     ///< "x86_64-unknown-linux-gnu"
+  std::string cpu;        ///< the widest psABI level that the features cover, e.g. "x86-64-v3"
+  std::string features;   ///< every feature Kiln knows, sorted, "+" or "-": "+avx,+avx2,-avx512bf16,..."
+  int vector_bytes = 16;  ///< widest vectors to generate: 64, 32, or 16 below AVX2
   bool has_fma = false;
 
   /// True if `features` has "+name".

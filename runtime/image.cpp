@@ -16,8 +16,8 @@ namespace kiln {
 namespace {
 
 int make_memory_file() {
-  // Kernels with vm.memfd_noexec refuse to map code from a file that does not ask for it; older ones do not know
-  // the flag.
+  // Kernels with vm.memfd_noexec refuse to map code from a file that does not ask for it; older ones do not
+  // know the flag.
   constexpr unsigned kExec = 0x0010;
   int fd = memfd_create("kiln-image", MFD_CLOEXEC | kExec);
   if (fd < 0 && errno == EINVAL) fd = memfd_create("kiln-image", MFD_CLOEXEC);
@@ -39,8 +39,10 @@ bool is_complete(std::string_view elf) {
   Elf64_Ehdr header;
   if (elf.size() < sizeof header) return false;
   std::memcpy(&header, elf.data(), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
-  if (header.e_phoff > elf.size() || (elf.size() - header.e_phoff) / sizeof(Elf64_Phdr) < header.e_phnum) return false;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+    return false;
+  if (header.e_phoff > elf.size() || (elf.size() - header.e_phoff) / sizeof(Elf64_Phdr) < header.e_phnum)
+    return false;
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     std::memcpy(&segment, elf.data() + header.e_phoff + i * sizeof segment, sizeof segment);
@@ -61,7 +63,8 @@ LoadedImage::LoadedImage(std::string_view elf) {
   if (written) library = DynLib::open(fmt::format("/proc/self/fd/{}", fd_), why);
   if (!library) {
     if (fd_ >= 0) close(fd_);
-    throw Error(ErrorKind::device, fmt::format("kernel image: {} bytes cannot be mapped: {}", elf.size(), why));
+    throw Error(ErrorKind::device,
+                fmt::format("kernel image: {} bytes cannot be mapped: {}", elf.size(), why));
   }
   library_ = std::move(*library);
 }

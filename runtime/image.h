@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-/// Maps an ELF shared object from memory and looks up its kernels; unmaps it when destroyed, so it must outlive
-/// every call of its kernels. The bytes given are the bytes mapped: no file is read again.
+/// Maps an ELF shared object from memory and looks up its kernels; unmaps it when destroyed, so it must
+/// outlive every call of its kernels. The bytes given are the bytes mapped: no file is read again.
 class LoadedImage {
  public:
   /// Throws: device, with the loader's own reason, if the bytes cannot be mapped.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libkiln_jit.so: compiles C++ text to objects with clang and links them with lld, all in memory. The only file
-// that includes LLVM headers (they cost 24 s of compile time). It must not include any other header of Kiln, touch
-// cl::opt switches, install signal handlers, or let an exception out.
+// libkiln_jit.so: compiles C++ text to objects with clang and links them with lld, all in memory. The only
+// file that includes LLVM headers (they cost 24 s of compile time). It must not include any other header of
+// Kiln, touch cl::opt switches, install signal handlers, or let an exception out.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -66,7 +66,8 @@ bool compile(const CompileInput& in, Owned& out) {
   vfs->setCurrentWorkingDirectory("/kiln");
   vfs->addFile(main, 0, llvm::MemoryBuffer::getMemBufferCopy(ref(in.source.text)));
   for (size_t i = 0; i < in.file_count; ++i)
-    vfs->addFile("/kiln/" + ref(in.files[i].name).str(), 0, llvm::MemoryBuffer::getMemBufferCopy(ref(in.files[i].text)));
+    vfs->addFile("/kiln/" + ref(in.files[i].name).str(), 0,
+                 llvm::MemoryBuffer::getMemBufferCopy(ref(in.files[i].text)));
 
   llvm::raw_string_ostream log(out.log);
   auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
@@ -90,7 +91,9 @@ bool compile(const CompileInput& in, Owned& out) {
 
 // ---- link ----
 
-[[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
+[[noreturn]] void fail(const char* what) {
+  throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+}
 
 class Fd {
  public:
@@ -119,8 +122,9 @@ Fd input_file(llvm::StringRef bytes) {
   return fd;
 }
 
-// Takes lld's output from a pipe. Given a regular file lld makes another beside it and renames that; into a pipe it
-// just writes. The end is told by an event, not by closing: a child forked meanwhile would hold the pipe open.
+// Takes lld's output from a pipe. Given a regular file lld makes another beside it and renames that; into a
+// pipe it just writes. The end is told by an event, not by closing: a child forked meanwhile would hold the
+// pipe open.
 class OutputPipe {
  public:
   OutputPipe() : stop_(eventfd(0, EFD_CLOEXEC), "eventfd") {
@@ -173,7 +177,8 @@ bool run_lld(const std::vector<std::string>& args, std::string& log) {
   return r.retCode == 0;
 }
 
-// Kernels are loaded without a runtime of their own: all that they import is named, and nothing runs at load time.
+// Kernels are loaded without a runtime of their own: all that they import is named, and nothing runs at load
+// time.
 bool check_image(const LinkInput& in, const std::string& image, std::string& log) {
   const size_t before = log.size();
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(image, "image"));
@@ -214,10 +219,20 @@ bool link(const LinkInput& in, Owned& out) {
   for (size_t i = 0; i < in.object_count; ++i) objects.push_back(input_file(ref(in.objects[i])));
   OutputPipe image;
 
-  std::vector<std::string> args = {"ld.lld", "-shared", "--threads=1", "-nostdlib", "-Bsymbolic", "--hash-style=gnu",
-                                   "--build-id=none", "-znow", "-znoexecstack", "--gc-sections",
+  std::vector<std::string> args = {"ld.lld",
+                                   "-shared",
+                                   "--threads=1",
+                                   "-nostdlib",
+                                   "-Bsymbolic",
+                                   "--hash-style=gnu",
+                                   "--build-id=none",
+                                   "-znow",
+                                   "-znoexecstack",
+                                   "--gc-sections",
                                    "--undefined-version",  // check_image says it better
-                                   "--version-script=" + version_script.path(), "-o", image.path()};
+                                   "--version-script=" + version_script.path(),
+                                   "-o",
+                                   image.path()};
   for (const Fd& o : objects) args.push_back(o.path());
   if (!run_lld(args, out.log)) return false;
   out.bytes = image.finish();
@@ -251,4 +266,6 @@ constexpr Api kApi = {kAbiVersion, LLVM_VERSION_STRING, compile_c, link_c, relea
 }  // namespace
 }  // namespace kiln::jit
 
-extern "C" __attribute__((visibility("default"))) const kiln::jit::Api* kiln_jit_api() { return &kiln::jit::kApi; }
+extern "C" __attribute__((visibility("default"))) const kiln::jit::Api* kiln_jit_api() {
+  return &kiln::jit::kApi;
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of libkiln_jit.so, the one library that maps LLVM, clang and lld. Plain data only: both sides
-// may be built by different compilers, and no exception crosses. Change kKilnJitAbiVersion with any change here.
+// The C interface of libkiln_jit.so, the one library that maps LLVM, clang and lld. Plain data only: both
+// sides may be built by different compilers, and no exception crosses. Change kKilnJitAbiVersion with any
+// change here.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ struct File {
 
 /// One C++ source to compile to an object.
 struct CompileInput {
-  File source;          ///< its name appears in diagnostics and in the object
-  const File* files;    ///< what it may #include; there is nothing else
+  File source;        ///< its name appears in diagnostics and in the object
+  const File* files;  ///< what it may #include; there is nothing else
   size_t file_count;
   const char* const* args;  ///< clang -cc1 arguments, without input and output
   size_t arg_count;

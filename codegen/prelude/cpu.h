@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every generated CPU source includes as "kiln_cpu.h": the integer types and the kernel mark. There are no
-// system headers where it is compiled, and it must compile for every target.
+// What every generated CPU source includes as "kiln_cpu.h": the integer types and the kernel mark. There are
+// no system headers where it is compiled, and it must compile for every target.
 #pragma once
 
 using int8_t = signed char;

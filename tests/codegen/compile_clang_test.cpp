@@ -52,7 +52,8 @@ KILN_KERNEL void )" +
 )";
 }
 
-std::string build(const std::vector<CpuSource>& sources, const std::vector<std::string>& names, int threads = 1) {
+std::string build(const std::vector<CpuSource>& sources, const std::vector<std::string>& names,
+                  int threads = 1) {
   return link_shared(compile_objects(sources, host_target(), threads), names);
 }
 
@@ -68,7 +69,8 @@ void expect_axpy(KernelFn fn, int64_t n, float a) {
 
 TEST_F(CompileClang, CompilesLinksLoadsAndRuns) {
   const LoadedImage image(build({{"axpy.cpp", axpy_source("axpy"), {}}}, {"axpy"}));
-  for (const int64_t n : {0, 1, 15, 16, 17, 999, 1000, 1001, 12345}) expect_axpy(image.kernel("axpy"), n, 0.75f);
+  for (const int64_t n : {0, 1, 15, 16, 17, 999, 1000, 1001, 12345})
+    expect_axpy(image.kernel("axpy"), n, 0.75f);
 }
 
 TEST_F(CompileClang, SameInputSameBytes) {
@@ -79,9 +81,10 @@ TEST_F(CompileClang, SameInputSameBytes) {
 TEST_F(CompileClang, ManyImagesAreDistinct) {
   std::vector<LoadedImage> images;
   for (int i = 0; i < 3; ++i)
-    images.emplace_back(build({{"k.cpp", R"(#include "kiln_cpu.h"
+    images.emplace_back(build({{"k.cpp",
+                                R"(#include "kiln_cpu.h"
       KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) { *(int*)b[0] = )" +
-                                              std::to_string(i) + "; }",
+                                    std::to_string(i) + "; }",
                                 {}}},
                               {"k"}));
   images.erase(images.begin());
@@ -126,7 +129,8 @@ KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) {
 }
 
 TEST_F(CompileClang, CallsOfTheMathLibraryAreBound) {
-  const LoadedImage image(build({{"k.cpp", R"(#include "kiln_cpu.h"
+  const LoadedImage image(build({{"k.cpp",
+                                  R"(#include "kiln_cpu.h"
 KILN_KERNEL void k(void* const* b, const int64_t* d, int64_t, int64_t, void*) {
   double* x = (double*)b[0];
   x[0] = __builtin_lgamma(x[0]);
@@ -172,30 +176,40 @@ TEST_F(CompileClang, CompileErrorNamesTheKeptSource) {
 TEST_F(CompileClang, NothingOfTheSystemCanBeIncluded) {
   for (const char* header : {"<vector>", "<stdint.h>", "\"/etc/passwd\""}) {
     const CpuSource s{"k.cpp", std::string("#include ") + header + "\n", {}};
-    EXPECT_THAT(error_of(ErrorKind::compile, [&] { compile_objects({&s, 1}, host_target(), 1); }),
+    EXPECT_THAT(error_of(ErrorKind::compile,
+                         [&] {
+                           compile_objects({&s, 1}, host_target(), 1);
+                         }),
                 HasSubstr("file not found"));
   }
 }
 
 TEST_F(CompileClang, UnknownFlagIsACompileError) {
   const CpuSource s{"k.cpp", "int x;\n", {"-fno-math-errno"}};
-  EXPECT_THAT(error_of(ErrorKind::compile, [&] { compile_objects({&s, 1}, host_target(), 1); }),
+  EXPECT_THAT(error_of(ErrorKind::compile,
+                       [&] {
+                         compile_objects({&s, 1}, host_target(), 1);
+                       }),
               HasSubstr("unknown argument: '-fno-math-errno'"));
 }
 
 TEST_F(CompileClang, UndefinedSymbolsAreRefused) {
-  const std::vector<CpuSource> s = {{"k.cpp",
-                                     "#include \"kiln_cpu.h\"\nextern \"C\" int getpid();\n"
-                                     "KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) "
-                                     "{ *(int*)b[0] = getpid(); }\n",
-                                     {}}};
+  const std::vector<CpuSource> s = {
+      {"k.cpp",
+       "#include \"kiln_cpu.h\"\nextern \"C\" int getpid();\n"
+       "KILN_KERNEL void k(void* const* b, const int64_t*, int64_t, int64_t, void*) "
+       "{ *(int*)b[0] = getpid(); }\n",
+       {}}};
   EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"k"}); }),
               HasSubstr("undefined symbol: getpid (kernels may only call what the allow list names)"));
 }
 
 TEST_F(CompileClang, MissingKernelsAndBadObjectsAreRefused) {
   const std::vector<CpuSource> s = {{"a.cpp", axpy_source("a"), {}}};
-  EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"a", "b"}); }),
+  EXPECT_THAT(error_of(ErrorKind::compile,
+                       [&] {
+                         build(s, {"a", "b"});
+                       }),
               HasSubstr("kernel not defined: b (declare it with KILN_KERNEL)"));
   const std::vector<std::string> garbage = {"no object at all"}, names = {"a"};
   error_of(ErrorKind::compile, [&] { link_shared(garbage, names); });
@@ -206,7 +220,8 @@ TEST_F(CompileClang, MissingKernelsAndBadObjectsAreRefused) {
 TEST_F(CompileClang, StaticConstructorsAreRefused) {
   const std::vector<CpuSource> s = {
       {"k.cpp",
-       "#include \"kiln_cpu.h\"\nstruct S { int* p; S(); };\nvoid* volatile sink;\nS::S() { sink = this; }\nS s;\n"
+       "#include \"kiln_cpu.h\"\nstruct S { int* p; S(); };\nvoid* volatile sink;\nS::S() { sink = this; "
+       "}\nS s;\n"
        "KILN_KERNEL void k(void* const*, const int64_t*, int64_t, int64_t, void*) {}\n",
        {}}};
   EXPECT_THAT(error_of(ErrorKind::compile, [&] { build(s, {"k"}); }),
@@ -222,7 +237,8 @@ TEST_F(CompileClang, EveryTargetCompiles) {
   for (const char* name : {"host", "x86-64-v3", "x86-64-v4"}) {
     const CpuTarget target = parse_target(name);
     const CpuSource s{"axpy.cpp", axpy_source("axpy"), {}};
-    const std::string image = link_shared(compile_objects({&s, 1}, target, 1), std::vector<std::string>{"axpy"});
+    const std::string image =
+        link_shared(compile_objects({&s, 1}, target, 1), std::vector<std::string>{"axpy"});
     EXPECT_GT(image.size(), 0u) << name;
     EXPECT_THAT(compiler_key(target), HasSubstr(target.str()));
   }

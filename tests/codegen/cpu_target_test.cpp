@@ -12,10 +12,11 @@ using testing::HasSubstr;
 
 TEST(CpuTarget, NamedLevelsAreFixedText) {
   const CpuTarget v3 = parse_target("x86-64-v3");
-  EXPECT_EQ(v3.str(),
-            "x86_64-unknown-linux-gnu x86-64-v3 +avx,+avx2,-avx512bf16,-avx512bitalg,-avx512bw,-avx512cd,-avx512dq,"
-            "-avx512f,-avx512fp16,-avx512ifma,-avx512vbmi,-avx512vbmi2,-avx512vl,-avx512vnni,-avx512vpopcntdq,"
-            "-avxvnni,+bmi,+bmi2,+f16c,+fma,-gfni,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3");
+  EXPECT_EQ(
+      v3.str(),
+      "x86_64-unknown-linux-gnu x86-64-v3 +avx,+avx2,-avx512bf16,-avx512bitalg,-avx512bw,-avx512cd,-avx512dq,"
+      "-avx512f,-avx512fp16,-avx512ifma,-avx512vbmi,-avx512vbmi2,-avx512vl,-avx512vnni,-avx512vpopcntdq,"
+      "-avxvnni,+bmi,+bmi2,+f16c,+fma,-gfni,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3");
   EXPECT_EQ(v3.vector_bytes, 32);
   EXPECT_TRUE(v3.has_fma);
   const CpuTarget v4 = parse_target("x86-64-v4");
@@ -49,7 +50,9 @@ TEST(CpuTarget, HostAgreesWithTheCompilersDetection) {
   EXPECT_EQ(host.has("bmi2"), !!__builtin_cpu_supports("bmi2"));
   EXPECT_EQ(host.has("popcnt"), !!__builtin_cpu_supports("popcnt"));
   EXPECT_EQ(host.has("sse4.2"), !!__builtin_cpu_supports("sse4.2"));
-  EXPECT_EQ(host.vector_bytes, __builtin_cpu_supports("avx512dq") ? 64 : __builtin_cpu_supports("avx2") ? 32 : 16);
+  EXPECT_EQ(host.vector_bytes, __builtin_cpu_supports("avx512dq") ? 64
+                               : __builtin_cpu_supports("avx2")   ? 32
+                                                                  : 16);
   EXPECT_NO_THROW(check_runs_here(host));
 }
 

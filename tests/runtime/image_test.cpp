@@ -46,8 +46,9 @@ TEST(LoadedImage, CutAndForeignBytesAreErrors) {
   EXPECT_EQ(message(std::string(5000, 'x')), "kernel image: 5000 bytes are no complete shared object");
   std::string other_machine = whole;
   other_machine[18] = 0x28;  // e_machine: 32-bit Arm
-  EXPECT_THAT(message(other_machine), HasSubstr(fmt::format("kernel image: {} bytes cannot be mapped: /proc/self/fd/",
-                                                            whole.size())));
+  EXPECT_THAT(
+      message(other_machine),
+      HasSubstr(fmt::format("kernel image: {} bytes cannot be mapped: /proc/self/fd/", whole.size())));
 }
 
 TEST(LoadedImage, MissingKernelIsNamedAndMovesKeepTheImage) {
