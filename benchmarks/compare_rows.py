@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of compare.py: one row per workload and system. Runs nothing and reads no file."""
+
+import statistics
+
+# Kiln's target: this times the best peer (or 1.2 times the machine's limit, where that is more).
+TARGET = {"tiny-mlp": 0.25, "mlp": 0.95, "gpt-small": 0.95, "pointwise": 0.4}
+LIMIT_SLACK = 1.2
+
+# First losses of every right program, and how far rounding may take one from them.
+LOSSES = {
+    "tiny-mlp": [2.086496, 2.085945, 2.085393],
+    "mlp": [2.371200, 2.354486, 2.337841],
+    "gpt-small": [4.638780, 4.600086, 4.565170],
+    "pointwise": [0.333076],
+}
+LOSS_TOLERANCE = 1e-5
+
+
+def mlp_parameters(sizes):
+    return sum(i * o + o for i, o in zip(sizes, sizes[1:]))
+
+
+def gpt_parameters(layers, d, vocab, seq):
+    block = 2 * 2 * d + (d + 1) * 3 * d + (d + 1) * d + (d + 1) * 4 * d + (4 * d + 1) * d
+    return vocab * d + seq * d + layers * block + 2 * d + d * vocab
+
+
+# FLOP: contractions only, no gradient of the batch. Bytes that must move: AdamW reads and writes
+# parameter, first and second moment (24 a parameter); inputs are read once, outputs written once.
+FLOP = {"gpt-small": 69.1e9, "mlp": 1.22e9, "tiny-mlp": 1.41e6, "pointwise": 0}
+BYTES = {
+    "tiny-mlp": 24 * mlp_parameters([64, 64, 64, 8]) + 32 * (64 * 4 + 8),
+    "mlp": 24 * mlp_parameters([784, 1024, 1024, 10]) + 128 * (784 * 4 + 8),
+    "gpt-small": 24 * gpt_parameters(6, 384, 96, 128) + 2 * 8 * 128 * 8,
+    "pointwise": 3 * 4096 * 4096 * 4 + 8 * 4096 * 4,
+}
+
+
+def low_median(values):
+    """Median of the lower half."""
+    values = sorted(values)
+    return statistics.median(values[: (len(values) + 1) // 2])
+
+
+def limit_ms(workload, limits):
+    seconds = FLOP[workload] / (limits["gflops"] * 1e9) + BYTES[workload] / (limits["gbs"] * 1e9)
+    return 1e3 * seconds
+
+
+def find(table, workload, system, threads, version):
+    """The row to add to. Rounds of another version of the system are dropped: they are stale."""
+    for r in table:
+        if (r["workload"], r["system"], r["threads"]) == (workload, system, threads):
+            if r["version"] != version:
+                print(f"{workload} {system}: dropping {r['rounds']} rounds of another version")
+                r.update(version=version, round_ms=[], warm_s=[], rss=[], cold_s=[], cold_rss=[])
+            return r
+    row = dict(workload=workload, system=system, threads=threads, version=version)
+    row.update(round_ms=[], warm_s=[], rss=[], cold_s=[], cold_rss=[], wrong=None)
+    table.append(row)
+    return row
+
+
+def wrong_losses(workload, losses):
+    """What is wrong with the first losses, or None."""
+    for got, expected in zip(losses, LOSSES[workload]):
+        if not abs(got - expected) <= LOSS_TOLERANCE * abs(expected):
+            return f"losses {losses[:3]}, expected {LOSSES[workload]}"
+    return None if losses else "no losses"
+
+
+def add_round(row, sample):
+    row["wrong"] = wrong_losses(row["workload"], sample["losses"])
+    row["round_ms"].append(sample["median_ms"])
+    row["warm_s"].append(sample["startup_s"])
+    row["rss"].append(sample["peak_rss_mb"])
+
+
+def add_cold(row, sample):
+    row["cold_s"].append(sample["startup_s"])
+    row["cold_rss"].append(sample["peak_rss_mb"])
+
+
+def finish(table, workload, threads, limits):
+    """Fills in the figures that follow from the rounds of one workload."""
+    group = [r for r in table if r["workload"] == workload and r["threads"] == threads]
+    group = [r for r in group if r["round_ms"]]
+    for r in group:
+        r["time_ms"] = round(low_median(r["round_ms"]), 4)
+        r["rounds"] = len(r["round_ms"])
+        r["startup_warm_s"] = round(statistics.median(r["warm_s"]), 4)
+        r["startup_cold_s"] = round(statistics.median(r["cold_s"]), 4) if r["cold_s"] else None
+        r["peak_rss_mb"] = max(r["rss"])
+        r["cold_peak_rss_mb"] = max(r["cold_rss"]) if r["cold_rss"] else None
+    peers = [r for r in group if r["system"] != "kiln" and not r["wrong"]]
+    best = min(peers, key=lambda r: r["time_ms"], default=None)
+    limit = limit_ms(workload, limits)
+    for r in group:
+        r["best_peer"] = best["system"] if best else None
+        r["ratio"] = round(r["time_ms"] / best["time_ms"], 4) if best else None
+        r["limit_ms"] = round(limit, 4)
+        r["gflops"], r["gbs"] = limits["gflops"], limits["gbs"]
+        r["met"] = None
+        if r["system"] == "kiln" and best:
+            bound = max(TARGET[workload] * best["time_ms"], LIMIT_SLACK * limit)
+            r["met"] = not r["wrong"] and r["time_ms"] <= bound
+
+
+def text(value, digits=4):
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def markdown(table):
+    head = ["workload", "system", "thr", "ms", "rounds", "ratio to best peer", "target", "limit ms"]
+    head += ["% of limit", "cold s", "warm s", "RSS MB", "cold RSS MB", "met"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    order = list(TARGET)
+    done = [r for r in table if "time_ms" in r]
+    for r in sorted(done, key=lambda r: (order.index(r["workload"]), r["time_ms"])):
+        kiln = r["system"] == "kiln"
+        ratio = f"{text(r['ratio'])} ({r['best_peer']})" if r["best_peer"] else "-"
+        met = "WRONG: " + r["wrong"] if r["wrong"] else {True: "yes", False: "NO", None: ""}[r["met"]]
+        cells = [r["workload"], f"**{r['system']}**" if kiln else r["system"], r["threads"]]
+        cells += [text(r["time_ms"]), r["rounds"], ratio, TARGET[r["workload"]] if kiln else ""]
+        cells += [text(r["limit_ms"]), f"{100 * r['limit_ms'] / r['time_ms']:.0f}"]
+        cells += [text(r["startup_cold_s"], 3), text(r["startup_warm_s"], 3)]
+        cells += [r["peak_rss_mb"], text(r["cold_peak_rss_mb"]), met]
+        lines.append("| " + " | ".join(str(c) for c in cells) + " |")
+    return "\n".join(lines)
