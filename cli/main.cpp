@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `kiln`: parses the command line and runs one command. Exit status: 0 done, 1 the command
+// failed, 2 the command line or the environment is wrong. An error is one line on stderr.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "frontend/version.h"
+#include "ir/base/error.h"
+#include "ir/base/options.h"
+
+namespace {
+
+constexpr int kFailed = 1, kBadUsage = 2;
+
+/// "a, b, c": what would have been right.
+std::string command_names(const CLI::App& app) {
+  std::string out;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!out.empty()) out += ", ";
+    out += command->get_name();
+  }
+  return out;
+}
+
+/// What is wrong with the command line, as one line.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  const std::vector<std::string> extras = app.remaining(true);
+  if (extras.empty()) return e.what();
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) return fmt::format("{}: unknown argument '{}'", chosen[0]->get_name(), extras[0]);
+  if (extras[0].starts_with("-")) return fmt::format("unknown argument '{}'", extras[0]);
+  return fmt::format("unknown command '{}'; commands: {}", extras[0], command_names(app));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Kiln compiles training for C++.", "kiln");
+  app.set_version_flag("--version", fmt::format("kiln {}", kiln::version()));
+  app.require_subcommand(0, 1);
+  kiln::cli::add_options_command(app);
+  try {
+    kiln::check_environment();
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty()) {
+      fmt::print(stderr, "kiln: no command; commands: {} (kiln --help)\n", command_names(app));
+      return kBadUsage;
+    }
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    fmt::print(stderr, "kiln: {} (kiln --help)\n", usage_error(app, e));
+    return kBadUsage;
+  } catch (const kiln::Error& e) {
+    fmt::print(stderr, "kiln: {}\n", e.what());
+    return e.kind() == kiln::ErrorKind::invalid ? kBadUsage : kFailed;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "kiln: {}\n", e.what());
+    return kFailed;
+  }
+}
