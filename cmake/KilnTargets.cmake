@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# kiln_library(NAME): a static library with Kiln's flags and the alias kiln::NAME.
+# kiln_library(NAME): a static library, installed and exported, with Kiln's flags and the alias kiln::NAME.
 # kiln_program(NAME DIR): an executable that lands in build/<preset>/bin.
 include(GNUInstallDirs)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
@@ -24,6 +24,7 @@ function(kiln_library name)
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kiln>)
+  install(TARGETS ${name} EXPORT kilnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
 function(kiln_program name)
