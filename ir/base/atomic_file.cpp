@@ -44,8 +44,12 @@ AtomicFile::AtomicFile(const std::string& path) : target_(resolve(path)) {
   const size_t slash = target_.rfind('/');
   const std::string name = slash == std::string::npos ? target_ : target_.substr(slash + 1);
   KILN_CHECK(!name.empty(), io, "write '{}': no file name", target_);
-  temporary_ = fmt::format("{}/.{}.{}.{}.tmp", folder_of(target_), name, getpid(), counter++);
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  // The number may be taken: by a killed process of our id, or by a container that shares the folder.
+  for (int tries = 0; tries < 1000 && fd_ < 0; ++tries) {
+    temporary_ = fmt::format("{}/.{}.{}.{}.tmp", folder_of(target_), name, getpid(), counter++);
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) break;
+  }
   if (fd_ < 0) fail("cannot create a temporary in its folder", errno);
 }
 
