@@ -9,7 +9,7 @@ function(kiln_flags target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   # No contraction on the host: the reference evaluation must not depend on the compiler's choice of FMA.
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off
+    -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
     $<$<BOOL:${KILN_WERROR}>:-Werror>)
   if(KILN_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer)
