@@ -14,6 +14,13 @@
 
 #include "codegen/clang/jit_abi.h"
 #include "codegen/prelude/cpu_text.h"
+#include "codegen/prelude/cpu_math_text.h"
+#include "codegen/prelude/cpu_math_f32_text.h"
+#include "codegen/prelude/cpu_math_f64_text.h"
+#include "codegen/prelude/cpu_memory_text.h"
+#include "codegen/prelude/cpu_reduce_text.h"
+#include "codegen/prelude/cpu_target_text.h"
+#include "codegen/prelude/cpu_vec_text.h"
 #include "ir/base/dynlib.h"
 #include "ir/base/error.h"
 #include "ir/base/hash.h"
@@ -28,7 +35,21 @@ namespace {
 #define KILN_CLANG_VERSION "none"
 #endif
 constexpr std::string_view kClangVersion = KILN_CLANG_VERSION;
-constexpr std::string_view kPreludeName = "kiln_cpu.h";
+
+// The files a source can include: the first by its own #include, the others through it.
+struct PreludeFile {
+  std::string_view name, text;
+};
+constexpr PreludeFile kPrelude[] = {
+    {"kiln_cpu.h", detail::prelude_cpu},
+    {"cpu_math.h", detail::prelude_cpu_math},
+    {"cpu_math_f32.h", detail::prelude_cpu_math_f32},
+    {"cpu_math_f64.h", detail::prelude_cpu_math_f64},
+    {"cpu_memory.h", detail::prelude_cpu_memory},
+    {"cpu_reduce.h", detail::prelude_cpu_reduce},
+    {"cpu_target.h", detail::prelude_cpu_target},
+    {"cpu_vec.h", detail::prelude_cpu_vec},
+};
 
 // What a kernel may leave undefined. The compiler makes calls to the first row by itself.
 constexpr std::string_view kImports[] = {
@@ -158,9 +179,10 @@ std::string compile_one(const jit::Api& api, const CpuSource& source,
   std::vector<const char*> args;
   for (const std::string& f : common) args.push_back(f.c_str());
   for (const std::string& f : source.flags) args.push_back(f.c_str());
-  const jit::File prelude = {bytes_of(kPreludeName), bytes_of(detail::kPreludeCpu)};
-  const jit::CompileInput input = {
-      {bytes_of(source.name), bytes_of(source.text)}, &prelude, 1, args.data(), args.size()};
+  std::vector<jit::File> prelude;
+  for (const PreludeFile& f : kPrelude) prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
+  const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)},
+                                   prelude.data(), prelude.size(), args.data(), args.size()};
   jit::Output output{};
   const int rc = api.compile(&input, &output);
   std::string log_text;
@@ -178,7 +200,9 @@ std::string compile_one(const jit::Api& api, const CpuSource& source,
 std::string compiler_key(const CpuTarget& target) {
   std::string key = fmt::format("clang {}\n{}\n", kClangVersion, target.str());
   for (const std::string& f : common_flags(target)) key += f + ' ';
-  return key + fmt::format("\nprelude {}\n", hash128(detail::kPreludeCpu).hex());
+  std::string texts;
+  for (const PreludeFile& f : kPrelude) texts.append(f.text);
+  return key + fmt::format("\nprelude {}\n", hash128(texts).hex());
 }
 
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,

@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every generated CPU source includes as "kiln_cpu.h": the integer types and the kernel mark. There are
-// no system headers where it is compiled, and it must compile for every target.
+// What every generated CPU source includes as "kiln_cpu.h". No system headers, no target but what clang offers on
+// all of them; the few target intrinsics stand in cpu_target.h beside portable versions with the same bits.
+//
+// V is f32, f64, i32, i64, u8 or a vector of W lanes of one of them; Mask<W> holds W truth values (Mask<1> a bool).
+// Every function takes and gives scalars and vectors alike, and a lane's bits never depend on W.
+//
+//   values     Vec<T, W>  Mask<W>  Elem<V>  width<V>  Like<V, T>         Vec<T, 1> is T
+//              broadcast<W>(x) -> Vec<T, W>      broadcast_mask<W>(bool)
+//              iota<W>(start) -> Vec<T, W>       first<W>(n) -> Mask<W>   lanes [0, n)
+//   compare    eq ne lt le gt ge (V, V) -> Mask     isnan isinf isfinite (V) -> Mask
+//   masks      a & b, a | b, a ^ b, !a;  any(m) all(m) -> bool;  count(m) -> i64
+//   select     select(m, a, b)     m ? a : b, of values or of masks
+//   convert    convert<T>(V or Mask) -> Like<V, T>  (a mask gives 1 and 0);  to_mask(V)   nonzero is true
+//   arithmetic the operators of C++ (floats, vectors);  add sub mul neg wrap for integers
+//              max min (NaN wins)  abs sign copysign floor ceil trunc round (half to even)  fma(a, b, c)
+//              sqrt  rsqrt
+//   math       exp log tanh erf sigmoid
+//   reduce     reduce_sum reduce_prod reduce_max reduce_min (V) -> Elem<V>     fixed tree
+//   memory     S is f32 f64 i32 i64 u8, or stored-only bf16, f16 (values f32) and b8 (values Mask)
+//              load<W>(p)                    store<W>(p, v)
+//              load_n<W>(p, n)               store_n<W>(p, n, v)             lanes [0, n), 0 <= n <= W
+//              load_strided<W>(p, s)         store_strided<W>(p, s, v)       p[i * s]
+//              load_strided_n<W>(p, s, n)    store_strided_n<W>(p, s, n, v)
+//              gather(p, index)  gather_n(p, index, n)  gather_if(p, index, m)  scatter_if(p, index, m, v)
 #pragma once
 
-using int8_t = signed char;
-using uint8_t = unsigned char;
-using int16_t = short;
-using uint16_t = unsigned short;
-using int32_t = int;
-using uint32_t = unsigned int;
-using int64_t = long;
-using uint64_t = unsigned long;
-using size_t = unsigned long;
+#include "cpu_math.h"
+#include "cpu_memory.h"
+#include "cpu_reduce.h"
+#include "cpu_vec.h"
 
 /// Marks a kernel: its name is exported as written.
 #define KILN_KERNEL extern "C" __attribute__((visibility("default")))
