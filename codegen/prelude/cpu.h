@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every generated CPU source includes as "kiln_cpu.h". No system headers, no target but what clang offers on
-// all of them; the few target intrinsics stand in cpu_target.h beside portable versions with the same bits.
+// What every generated CPU source includes as "kiln_cpu.h". No system headers, no target but what clang
+// offers on all of them; the few target intrinsics stand in cpu_target.h beside portable versions with the
+// same bits.
 //
-// V is f32, f64, i32, i64, u8 or a vector of W lanes of one of them; Mask<W> holds W truth values (Mask<1> a bool).
-// Every function takes and gives scalars and vectors alike, and a lane's bits never depend on W.
+// V is f32, f64, i32, i64, u8 or a vector of W lanes of one of them; Mask<W> holds W truth values (Mask<1>
+// a bool). Every function takes and gives scalars and vectors alike, and a lane's bits never depend on W.
 //
 //   values     Vec<T, W>  Mask<W>  Elem<V>  width<V>  Like<V, T>         Vec<T, 1> is T
 //              broadcast<W>(x) -> Vec<T, W>      broadcast_mask<W>(bool)

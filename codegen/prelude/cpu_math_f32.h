@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp, log, tanh, erf, sigmoid on f32 lanes, branch-free, in f32 arithmetic throughout.
-// Polynomials: least squares on Chebyshev nodes with Lawson's reweighting, each coefficient rounded to float from
-// the lowest power up and the others refitted (scripts/fit_prelude.py prints every table of these files).
-// Source: W. J. Cody, W. Waite, Software Manual for the Elementary Functions (1980), for the argument reductions.
+// Polynomials: least squares on Chebyshev nodes with Lawson's reweighting, each coefficient rounded to
+// float from the lowest power up and the others refitted (scripts/fit_prelude.py prints every table of
+// these files).
+// Source: W. J. Cody, W. Waite, Software Manual for the Elementary Functions (1980), for the argument
+// reductions.
 #pragma once
 
 #include "cpu_target.h"
@@ -41,11 +43,13 @@ template <class V> KN_FN Reduced<V> split_ln2_f32(V x) {
 
 /// e^r for |r| <= ln 2 / 2: relative error of the polynomial 2^-28.
 template <class V> KN_FN V exp_poly_f32(V r) {
-  return horner(r, 1.0f, 1.0f, 0x1.fffffcp-2f, 0x1.55548cp-3f, 0x1.55589ap-5f, 0x1.123da6p-7f, 0x1.6a6ac2p-10f);
+  return horner(r, 1.0f, 1.0f, 0x1.fffffcp-2f, 0x1.55548cp-3f, 0x1.55589ap-5f, 0x1.123da6p-7f,
+                0x1.6a6ac2p-10f);
 }
 /// e^r - 1: relative error 2^-31.
 template <class V> KN_FN V expm1_poly_f32(V r) {
-  const V q = horner(r, 0.5f, 0x1.555554p-3f, 0x1.5554eep-5f, 0x1.111304p-7f, 0x1.6d468p-10f, 0x1.9e21b2p-13f);
+  const V q = horner(r, 0.5f, 0x1.555554p-3f, 0x1.5554eep-5f, 0x1.111304p-7f, 0x1.6d468p-10f,
+                     0x1.9e21b2p-13f);
   return fma(V(r * r), q, r);
 }
 
@@ -121,8 +125,8 @@ template <class V> KN_FN V tanh_f32(V x) {
   return copysign(fma(V(-h), q, h), x);
 }
 
-/// With z = e^-|x| and u = z / (1 + z): 1 - u for x >= 0 and z (1 - u) below. The far left tail keeps its digits,
-/// and the roundings of u reach the result halved.
+/// With z = e^-|x| and u = z / (1 + z): 1 - u for x >= 0 and z (1 - u) below. The far left tail keeps its
+/// digits, and the roundings of u reach the result halved.
 template <class V> KN_FN V sigmoid_f32(V x) {
   const V z = exp_f32(V(-abs(x)));
   const V u = z / (1.0f + z);

@@ -32,7 +32,8 @@ template <class V> KN_FN V exp_poly_f64(V r) {
 template <class V> KN_FN V expm1_poly_f64(const Reduced<V>& s) {
   const V r = s.r;
   const V q = horner(r, 0.5, 0x1.5555555555559p-3, 0x1.555555555554cp-5, 0x1.111111110f64bp-7,
-                     0x1.6c16c16c1b327p-10, 0x1.a01a01b00a52p-13, 0x1.a01a018b482d1p-16, 0x1.71ddf7f822582p-19,
+                     0x1.6c16c16c1b327p-10, 0x1.a01a01b00a52p-13, 0x1.a01a018b482d1p-16,
+                     0x1.71ddf7f822582p-19,
                      0x1.27e51969ca95fp-22, 0x1.af5f5e1a5c2d3p-26, 0x1.1f107bca3074ep-29);
   return fma(V(r * r), q, s.low) + r;
 }
@@ -76,7 +77,8 @@ template <class V> struct LogParts {
 template <class V> KN_FN LogParts<V> log1p_parts_f64(V f) {
   const V s = f / (f + 2.0);
   const V z = s * s;
-  const V r = z * horner(z, 0x1.5555555555592p-1, 0x1.999999997ff48p-2, 0x1.24924941ddb5p-2, 0x1.c71c5217a56b8p-3,
+  const V r = z * horner(z, 0x1.5555555555592p-1, 0x1.999999997ff48p-2, 0x1.24924941ddb5p-2,
+                         0x1.c71c5217a56b8p-3,
                          0x1.74663c34b05a3p-3, 0x1.39a1fbe3a2cedp-3, 0x1.2f02f799909e5p-3);
   const V h = V(f * 0.5) * f;
   return {h, s * (h + r)};

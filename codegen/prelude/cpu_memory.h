@@ -12,7 +12,8 @@ template <class S> struct Stored { using type = S; };
 template <> struct Stored<bf16> { using type = f32; };
 template <> struct Stored<f16> { using type = f32; };
 
-/// bf16 -> f32 is exact; f32 -> bf16 rounds to nearest even in integers (the cast would call a library function).
+/// bf16 -> f32 is exact; f32 -> bf16 rounds to nearest even in integers (the cast would call a library
+/// function).
 template <int W> KN_FN Vec<f32, W> from_bf16(Vec<u16, W> h) {
   return bits<Vec<f32, W>>(lanes_as<Vec<u16, W>, u32>(h) << 16);
 }

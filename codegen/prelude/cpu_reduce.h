@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over the lanes of one value, as a fixed tree: lane i meets lane i + W/2, then W/4, ... 1. The bits
-// depend on W alone, never on the instruction set.
+// Reductions over the lanes of one value, as a fixed tree: lane i meets lane i + W/2, then W/4, ... 1. The
+// bits depend on W alone, never on the instruction set.
 #pragma once
 
 #include "cpu_vec.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place with target intrinsics. Each entry has a portable version in the other headers that gives the same
-// bits; an entry that is not there for a target or width is reported by `has_...` and the portable version is used.
+// The one place with target intrinsics. Each entry has a portable version in the other headers that gives
+// the same bits; an entry that is not there for a target or width is reported by `has_...` and the portable
+// version is used.
 #pragma once
 
 #include "cpu_vec.h"

@@ -62,7 +62,8 @@ template <class V> inline constexpr bool is_f32 = detail::same<Elem<V>, f32>;
 template <class V> inline constexpr bool is_f64 = detail::same<Elem<V>, f64>;
 template <class V> inline constexpr bool is_float = is_f32<V> || is_f64<V>;
 
-/// One truth value per lane: all bits or none of an i32. A type of its own, so that a mask is never added as -1.
+/// One truth value per lane: all bits or none of an i32. A type of its own, so that a mask is never added
+/// as -1.
 template <int W> struct Mask { Vec<i32, W> lanes; };
 template <> struct Mask<1> { bool lanes; };
 
@@ -151,7 +152,8 @@ template <class V> KN_FN V select(Mask<width<V>> m, V a, Same<V> b) {
 }
 template <int W> KN_FN Mask<W> select(Mask<W> m, Mask<W> a, Mask<W> b) { return (m & a) | (!m & b); }
 
-/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what the machine gives (as in PyTorch).
+/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what the machine gives (as
+/// in PyTorch).
 template <class T, class V> KN_FN Like<V, T> convert(V v) {
   if constexpr (detail::same<Elem<V>, T>) return v;
   // By way of i32, so that a negative float wraps into u8 as in PyTorch instead of being undefined.

@@ -37,7 +37,8 @@ constexpr Intrinsic smooth(const Text& t, double ulp_f32, double ulp_f64) {
 // A function that every target computes to the last bit.
 template <int Args, auto Fn>
 constexpr Intrinsic exact(const Text& t) {
-  return {t.name, Args, t.cpu, t.cuda_f32, t.cuda_f64, apply<Args, Fn, float>, apply<Args, Fn, double>, 0, 0, t.doc};
+  return {t.name, Args, t.cpu, t.cuda_f32, t.cuda_f64, apply<Args, Fn, float>, apply<Args, Fn, double>, 0,
+          0, t.doc};
 }
 
 constexpr auto kMax = [](auto x, auto y) {
@@ -60,13 +61,15 @@ constexpr Intrinsic kRows[] = {
     exact<1, [](auto x) { return std::ceil(x); }>({"ceil", "kn::ceil", "ceilf", "ceil", "up to an integer"}),
     exact<2, [](auto x, auto y) { return std::copysign(x, y); }>(
         {"copysign", "kn::copysign", "copysignf", "copysign", "|x| with the sign of y"}),
-    smooth<1, [](double x) { return std::erf(x); }>({"erf", "kn::erf", "erff", "erf", "error function"}, 1.5, 2),
+    smooth<1, [](double x) { return std::erf(x); }>({"erf", "kn::erf", "erff", "erf", "error function"},
+                                                    1.5, 2),
     smooth<1, [](double x) { return std::exp(x); }>({"exp", "kn::exp", "expf", "exp", "e^x"}, 1, 1),
     exact<1, [](auto x) { return std::floor(x); }>(
         {"floor", "kn::floor", "floorf", "floor", "down to an integer"}),
     exact<3, [](auto x, auto y, auto z) { return std::fma(x, y, z); }>(
         {"fma", "kn::fma", "fmaf", "fma", "x y + z, rounded once"}),
-    smooth<1, [](double x) { return std::log(x); }>({"log", "kn::log", "logf", "log", "natural logarithm"}, 1, 1),
+    smooth<1, [](double x) { return std::log(x); }>({"log", "kn::log", "logf", "log", "natural logarithm"},
+                                                    1, 1),
     exact<2, kMax>({"max", "kn::max", "kn::max", "kn::max", "the larger; NaN if either is"}),
     exact<2, kMin>({"min", "kn::min", "kn::min", "kn::min", "the smaller; NaN if either is"}),
     exact<1, [](auto x) { return std::nearbyint(x); }>(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of scalar functions that generated kernels may call: spellings per target, the reference that eager
-// code and tests use, and how far a kernel may be from it. Must not know anything of ops or graphs.
+// The table of scalar functions that generated kernels may call: spellings per target, the reference that
+// eager code and tests use, and how far a kernel may be from it. Must not know anything of ops or graphs.
 #pragma once
 
 #include <span>

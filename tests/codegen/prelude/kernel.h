@@ -15,10 +15,11 @@
 
 namespace kiln::testing {
 
-/// A source around the body of a kernel `void NAME(void* const* b, const int64_t* d, int64_t, int64_t, void*)`.
+/// A source around the body of a kernel of that name; its buffers are `b`, its dims `d`.
 inline std::string kernel_text(const std::string& name, const std::string& body) {
   return fmt::format(
-      "KILN_KERNEL void {}(void* const* b, const int64_t* d, int64_t, int64_t, void*) {{\n{}\n}}\n", name, body);
+      "KILN_KERNEL void {}(void* const* b, const int64_t* d, int64_t, int64_t, void*) {{\n{}\n}}\n",
+      name, body);
 }
 
 /// Kernels of one source, loaded.
@@ -27,8 +28,8 @@ inline LoadedImage build_kernels(const std::string& text, const std::vector<std:
   return LoadedImage(link_shared(compile_objects(sources, host_target(), 1), names));
 }
 
-/// Distance of `got` from the true value `want` in units in the last place of the format of T; 0 for two NaNs or
-/// equal infinities; infinite for a NaN, infinity or sign of zero that is wrong.
+/// Distance of `got` from the true value `want` in units in the last place of the format of T; 0 for two
+/// NaNs or equal infinities; infinite for a NaN, infinity or sign of zero that is wrong.
 template <typename T>
 double ulp_distance(T got, long double want) {
   constexpr int kDigits = std::numeric_limits<T>::digits, kMinExp = std::numeric_limits<T>::min_exponent;
