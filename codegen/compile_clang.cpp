@@ -83,6 +83,8 @@ std::vector<std::string> library_paths() {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
     }
   }
+  // The bare name is looked for on the program's run path, which the installed package sets.
+  paths.emplace_back(kName);
   paths.push_back(fmt::format("{}/{}", KILN_INSTALL_LIBDIR, kName));
   return paths;
 }

@@ -16,7 +16,7 @@ step("configure" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${WORK}/prefix "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 step("build" ${CMAKE_COMMAND} --build ${WORK}/build)
 step("the consumer" ${WORK}/build/consumer)
-if(NOT output MATCHES "^kiln [0-9.]+ f32 ")
+if(NOT output MATCHES "^kiln [0-9.]+ 128\\*B objects 1\n$")
   message(FATAL_ERROR "the consumer printed: ${output}")
 endif()
 step("the installed program" ${WORK}/prefix/bin/kiln --version)

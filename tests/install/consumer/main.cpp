@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses a header of each layer that is meant for users, and code of the libraries behind them.
+// Uses headers of several layers, the libraries behind them, and the compiler that is found at run time.
 #include <iostream>
 
+#include "codegen/compile_clang.h"
 #include "frontend/version.h"
 #include "ir/base/dim.h"
-#include "ir/base/dtype.h"
 
 int main() {
   const kiln::Dim tokens = kiln::Dim::symbol("B") * 128;
-  std::cout << "kiln " << kiln::version() << " " << kiln::dtype_name(kiln::DType::f32) << " " << tokens.str();
+  const kiln::CpuSource source{"one.cpp", "#include \"kiln_cpu.h\"\nKILN_KERNEL void one() {}\n", {}};
+  const auto objects = kiln::compile_objects({&source, 1}, kiln::host_target(), 1);
+  std::cout << "kiln " << kiln::version() << " " << tokens.str() << " objects " << objects.size() << "\n";
   return 0;
 }
