@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text form of graphs. One line per input, node and output, so that dumps diff well:
+//
+//   graph NAME {
+//     %0 = input f32[B,784] arg "x"
+//     %3 = f32[B,1024] dot_general %0, %1 {batch_a=[], ...}   // model.cpp:21 blocks.0/linear
+//     output %9 alias=2 "fc1.weight"
+//   }
+#include <cmath>
+
+#include "ir/graph.h"
+
+namespace kiln {
+
+namespace {
+struct AttrPrinter {
+  std::string operator()(int64_t v) const { return std::to_string(v); }
+  std::string operator()(double v) const {
+    if (std::isnan(v)) return "nan.";
+    if (std::isinf(v)) return v < 0 ? "-inf." : "inf.";
+    std::string s = fmt::format("{}", v);  // shortest text that reads back to the same double
+    if (s.find_first_of(".e") == std::string::npos) s += ".";
+    return s;
+  }
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(DType v) const { return std::string(dtype_name(v)); }
+  std::string operator()(const std::vector<int64_t>& v) const { return fmt::format("({})", fmt::join(v, ",")); }
+  std::string operator()(const Shape& v) const { return shape_str(v); }
+};
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "\"";
+}
+}  // namespace
+
+std::string attr_str(const AttrValue& v) { return std::visit(AttrPrinter(), v); }
+
+std::string print(const Graph& g, const PrintOptions& o) {
+  std::vector<int> number(g.value_count(), -1);
+  int next = 0;
+  auto define = [&](Value v) { return number[v.id] = o.canonical ? next++ : v.id; };
+  std::string out = fmt::format("graph {} {{\n", o.canonical ? "g" : g.name);
+  for (const GraphInput& in : g.inputs)
+    out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(), to_string(in.kind),
+                       o.canonical || in.name.empty() ? "" : " " + quoted(in.name));
+  for (const Node& n : g.nodes) {
+    std::string line;
+    for (Value v : n.in) line += fmt::format("{}%{}", line.empty() ? " " : ", ", number[v.id]);
+    const OpDef& d = def(n.op);
+    std::string attrs;
+    for (size_t i = 0; i < n.attrs.size(); ++i)
+      attrs += fmt::format("{}{}={}", i ? ", " : " {", d.attrs[i].name, attr_str(n.attrs[i]));
+    if (!attrs.empty()) attrs += "}";
+    line = fmt::format("  %{} = {} {}{}{}", define(n.out), g.type(n.out).str(), d.name, line, attrs);
+    if (o.origins && !o.canonical && (n.origin.loc.known() || n.origin.scope >= 0)) {
+      const std::string scope = n.origin.scope >= 0 ? g.scopes[n.origin.scope] : "";
+      line += fmt::format("  // {} {}", n.origin.loc.str(), scope);
+    }
+    out += line + "\n";
+  }
+  for (const GraphOutput& r : g.outputs) {
+    out += fmt::format("  output %{}", number[r.value.id]);
+    if (r.alias_input >= 0) out += fmt::format(" alias={}", r.alias_input);
+    if (!o.canonical && !r.name.empty()) out += " " + quoted(r.name);
+    out += "\n";
+  }
+  return out + "}\n";
+}
+
+}  // namespace kiln
