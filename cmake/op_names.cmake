@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+cmake_minimum_required(VERSION 3.25)
 # Writes op_names.h (names only) and op_table.cpp (families in order) from the rows in ir/ops/*.cpp.
 # Run by the build: cmake -DFILES="a.cpp;b.cpp" -DOUT_DIR=... -P op_names.cmake
 set(names "")

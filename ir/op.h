@@ -124,11 +124,12 @@ struct OpDef {
   Type (*infer)(const InferArgs&) = nullptr;                ///< shape-and-dtype rule
   std::vector<Value> (*grad)(const GradArgs&) = nullptr;    ///< null: backward through it is an error
   bool constant_gradient = false;                           ///< derivative is zero everywhere: nothing flows, no error
-  void (*eval)(const EvalArgs&) = nullptr;                  ///< reference evaluation (views: null)
-  /// View kind: the layout that reads `in` without a copy, or nothing when one is needed.
+  void (*eval)(const EvalArgs&) = nullptr;                  ///< reference evaluation; null where `view` always can
+  /// View kind: the layout that reads `in` without a copy, or nothing when one is needed. Null: always copies.
   std::optional<ViewLayout> (*view)(const TensorRef& in, const Attrs&) = nullptr;
-  /// Elementwise and reduce kind: the scalar body for writers. "{0} + {1}" or "kn::exp({0})"; reduce: the
-  /// combine of {0} and {1}.
+  /// Elementwise and reduce kind: the scalar body for writers, "{0} + {1}" or "kn::<op>({0})"; reduce: the combine
+  /// of {0} and {1}, empty where it carries indices (argmax). Beside operands a body may name {T}, the result's
+  /// element type; {value}, attribute 0; {index}, the index along attribute 0; {flat}, the row-major index.
   std::string_view body = {};
   double flops = 1;                                         ///< per output element (reduce: per input element)
   double lo = -2, hi = 2;                                   ///< domain of inputs for generated tests

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that only say where elements come from. Eager reads through a layout where strides can say it; pad and cat copy.
+#include <algorithm>
+#include <numeric>
+
+#include "ir/ops/loops.h"
+#include "ir/ops/rules.h"
+
+namespace kiln {
+
+namespace {
+
+using namespace rules;  // NOLINT: the rows are written in terms of its words
+
+/// A part of `whole`, with its own shape and strides.
+TensorRef part(const TensorRef& whole, ViewLayout l) {
+  char* data = static_cast<char*>(whole.data) + l.offset * static_cast<int64_t>(dtype_size(whole.dtype));
+  return {whole.dtype, data, std::move(l.shape), std::move(l.strides)};
+}
+
+// --- expand ---
+
+constexpr AttrDef shape_attrs[] = {{"shape", AttrKind::dims}};
+
+Type expand_infer(const InferArgs& a) {
+  const Type& x = a.in[0];
+  const Shape& to = dims(a.attrs, 0);
+  const size_t n = x.shape.size();
+  bool ok = n <= to.size();
+  for (size_t i = 0; ok && i < n; ++i) ok = x.shape[n - 1 - i].is(1) || x.shape[n - 1 - i] == to[to.size() - 1 - i];
+  if (!ok) a.fail("cannot broadcast; got {} to {}, expected dims that are equal or 1 from the right", x.str(), shape_str(to));
+  return {x.dtype, to};
+}
+std::optional<ViewLayout> expand_view(const TensorRef& x, const Attrs& attrs) {
+  ViewLayout v{values(dims(attrs, 0)), {}, 0};
+  const size_t lead = v.shape.size() - x.shape.size();
+  v.strides.assign(v.shape.size(), 0);
+  for (size_t i = 0; i < x.shape.size(); ++i)
+    if (x.shape[i] != 1) v.strides[lead + i] = x.strides[i];
+  return v;
+}
+std::vector<Value> expand_grad(const GradArgs& a) {
+  return {a.b.sum_to(a.grad[0], a.b.type(a.in[0]).shape)};
+}
+
+// --- permute, flip ---
+
+constexpr AttrDef dims_attrs[] = {{"dims", AttrKind::ints}};
+
+Type permute_infer(const InferArgs& a) {
+  const auto& d = ints(a.attrs, 0);
+  if (static_cast<int>(d.size()) != a.in[0].rank())
+    a.fail("needs every dim once; got ({}) for {}", fmt::join(d, ","), a.in[0].str());
+  want_dims(a, d, a.in[0].rank());
+  Type t{a.in[0].dtype, {}};
+  for (int64_t i : d) t.shape.push_back(a.in[0].shape[i]);
+  return t;
+}
+std::optional<ViewLayout> permute_view(const TensorRef& x, const Attrs& attrs) {
+  ViewLayout v;
+  for (int64_t i : ints(attrs, 0)) {
+    v.shape.push_back(x.shape[i]);
+    v.strides.push_back(x.strides[i]);
+  }
+  return v;
+}
+std::vector<Value> permute_grad(const GradArgs& a) {
+  const auto& d = ints(a.attrs, 0);
+  std::vector<int64_t> inverse(d.size());
+  for (size_t i = 0; i < d.size(); ++i) inverse[d[i]] = static_cast<int64_t>(i);
+  return {a.b.permute(a.grad[0], inverse)};
+}
+Type flip_infer(const InferArgs& a) {
+  want_dims(a, ints(a.attrs, 0), a.in[0].rank());
+  return a.in[0];
+}
+std::optional<ViewLayout> flip_view(const TensorRef& x, const Attrs& attrs) {
+  ViewLayout v{x.shape, x.strides, 0};
+  if (x.numel() == 0) return v;
+  for (int64_t d : ints(attrs, 0)) {
+    v.offset += (x.shape[d] - 1) * x.strides[d];
+    v.strides[d] = -x.strides[d];
+  }
+  return v;
+}
+std::vector<Value> flip_grad(const GradArgs& a) { return {a.b.emit(op("flip"), {a.grad[0]}, a.attrs)}; }
+
+// --- reshape ---
+
+Type reshape_infer(const InferArgs& a) {
+  const Shape& to = dims(a.attrs, 0);
+  if (numel(a.in[0].shape) != numel(to))
+    a.fail("element counts differ; got {} to {}, expected {} == {}", a.in[0].str(), shape_str(to),
+           numel(a.in[0].shape).str(), numel(to).str());
+  return {a.in[0].dtype, to};
+}
+/// Walks both shapes from the right and splits each merged run of the old dims. Source: at::computeStride.
+std::optional<ViewLayout> reshape_view(const TensorRef& x, const Attrs& attrs) {
+  ViewLayout v{values(dims(attrs, 0)), {}, 0};
+  v.strides.assign(v.shape.size(), 1);
+  if (x.numel() == 0) {
+    v.strides = contiguous_strides(v.shape);
+    return v;
+  }
+  const std::vector<int64_t>* one[] = {&x.strides};
+  const loops::Loops l = loops::collapse(x.shape, one);
+  size_t to = v.shape.size();
+  for (size_t d = l.shape.size(); d-- > 0;) {
+    int64_t stride = l.strides[0][d], left = l.shape[d];
+    while (to > 0 && (left > 1 || v.shape[to - 1] == 1)) {
+      --to;
+      if (left % v.shape[to] != 0) return std::nullopt;
+      v.strides[to] = stride;
+      stride *= v.shape[to];
+      left /= v.shape[to];
+    }
+  }
+  return v;
+}
+void reshape_eval(const EvalArgs& a) {
+  TensorRef out = a.out[0];
+  out.shape = a.in[0].shape;
+  out.strides = contiguous_strides(out.shape);
+  copy_elements(a.in[0], out);
+}
+std::vector<Value> reshape_grad(const GradArgs& a) { return {a.b.reshape(a.grad[0], a.b.type(a.in[0]).shape)}; }
+
+// --- slice ---
+
+constexpr AttrDef slice_attrs[] = {{"starts", AttrKind::dims}, {"stops", AttrKind::dims}, {"steps", AttrKind::ints}};
+
+Type slice_infer(const InferArgs& a) {
+  const Type& x = a.in[0];
+  const Shape &from = dims(a.attrs, 0), &to = dims(a.attrs, 1);
+  const auto& step = ints(a.attrs, 2);
+  const size_t n = x.shape.size();
+  if (from.size() != n || to.size() != n || step.size() != n)
+    a.fail("needs a start, stop and step for every dim of {}; got {}, {} and {}", x.str(), from.size(), to.size(),
+           step.size());
+  Type t{x.dtype, {}};
+  for (size_t d = 0; d < n; ++d) {
+    if (step[d] < 1) a.fail("step of dim {} must be positive; got {} (flip first)", d, step[d]);
+    const Dim span = to[d] - from[d], after = x.shape[d] - to[d];
+    if ((from[d].is_const() && from[d].value() < 0) || (span.is_const() && span.value() < 0) ||
+        (after.is_const() && after.value() < 0))
+      a.fail("bounds of dim {} out of range; got {} to {}, expected 0 <= start <= stop <= {}", d, from[d].str(),
+             to[d].str(), x.shape[d].str());
+    t.shape.push_back(ceildiv(span, step[d]));
+  }
+  return t;
+}
+std::optional<ViewLayout> slice_view(const TensorRef& x, const Attrs& attrs) {
+  const std::vector<int64_t> from = values(dims(attrs, 0)), to = values(dims(attrs, 1));
+  const auto& step = ints(attrs, 2);
+  ViewLayout v;
+  bool empty = false;
+  for (size_t d = 0; d < from.size(); ++d) {
+    v.shape.push_back((to[d] - from[d] + step[d] - 1) / step[d]);
+    v.strides.push_back(x.strides[d] * step[d]);
+    v.offset += from[d] * x.strides[d];
+    empty |= v.shape.back() == 0;
+  }
+  if (empty) v.offset = 0;
+  return v;
+}
+/// The slice's elements go back to their places, zeros between.
+std::vector<Value> slice_grad(const GradArgs& a) {
+  const Shape &from = dims(a.attrs, 0), size = a.b.type(a.in[0]).shape, n = a.b.type(a.out[0]).shape;
+  const auto& step = ints(a.attrs, 2);
+  Shape high;
+  std::vector<int64_t> interior;
+  for (size_t d = 0; d < size.size(); ++d) {
+    const Dim span = step[d] == 1 ? n[d] : max((n[d] - Dim(1)) * Dim(step[d]) + Dim(1), Dim(0));
+    high.push_back(size[d] - from[d] - span);
+    interior.push_back(step[d] - 1);
+  }
+  return {a.b.emit(op("pad"), {a.grad[0]}, {from, high, interior, 0.0})};
+}
+
+// --- pad ---
+
+constexpr AttrDef pad_attrs[] = {
+    {"low", AttrKind::dims}, {"high", AttrKind::dims}, {"interior", AttrKind::ints}, {"value", AttrKind::real}};
+
+Type pad_infer(const InferArgs& a) {
+  const Type& x = a.in[0];
+  const Shape &low = dims(a.attrs, 0), &high = dims(a.attrs, 1);
+  const auto& interior = ints(a.attrs, 2);
+  const size_t n = x.shape.size();
+  if (low.size() != n || high.size() != n || interior.size() != n)
+    a.fail("needs low, high and interior for every dim of {}; got {}, {} and {}", x.str(), low.size(), high.size(),
+           interior.size());
+  Type t{x.dtype, {}};
+  for (size_t d = 0; d < n; ++d) {
+    if ((low[d].is_const() && low[d].value() < 0) || (high[d].is_const() && high[d].value() < 0) || interior[d] < 0)
+      a.fail("padding of dim {} is negative; got {}, {}, {} (slice instead)", d, low[d].str(), high[d].str(),
+             interior[d]);
+    const Dim gaps = interior[d] == 0 ? Dim(0) : max(x.shape[d] - Dim(1), Dim(0)) * Dim(interior[d]);
+    t.shape.push_back(low[d] + x.shape[d] + gaps + high[d]);
+  }
+  return t;
+}
+void pad_eval(const EvalArgs& a) {
+  const std::vector<int64_t> low = values(dims(a.attrs, 0));
+  const auto& interior = ints(a.attrs, 2);
+  const TensorRef &x = a.in[0], &out = a.out[0];
+  const DType t = out.dtype;
+  const Attrs fill = {a.attrs[3], t, Shape(out.shape.begin(), out.shape.end())};
+  def(op("constant")).eval({{}, a.out, fill});
+  if (x.numel() == 0) return;
+  ViewLayout v{x.shape, out.strides, 0};
+  for (size_t d = 0; d < low.size(); ++d) {
+    v.offset += low[d] * out.strides[d];
+    v.strides[d] *= interior[d] + 1;
+  }
+  copy_elements(x, part(out, v));
+}
+std::vector<Value> pad_grad(const GradArgs& a) {
+  const Shape &low = dims(a.attrs, 0), &high = dims(a.attrs, 1), &n = a.b.type(a.out[0]).shape;
+  std::vector<int64_t> step = ints(a.attrs, 2);
+  Shape stop;
+  for (size_t d = 0; d < n.size(); ++d) {
+    stop.push_back(n[d] - high[d]);
+    ++step[d];
+  }
+  return {a.b.emit(op("slice"), {a.grad[0]}, {low, stop, step})};
+}
+
+// --- cat ---
+
+constexpr AttrDef dim_attrs[] = {{"dim", AttrKind::integer}};
+
+Type cat_infer(const InferArgs& a) {
+  if (a.in.empty()) a.fail("needs at least one operand");
+  Type t = a.in[0];
+  const int64_t dim = integer(a.attrs, 0);
+  want_dims(a, {&dim, 1}, t.rank(), "dim");
+  for (size_t i = 1; i < a.in.size(); ++i) {
+    Type other = a.in[i];
+    if (other.rank() == t.rank()) other.shape[dim] = t.shape[dim];
+    if (other != t)
+      a.fail("operands differ beside dim {}; got {} and {}", dim, a.in[0].str(), a.in[i].str());
+    t.shape[dim] = t.shape[dim] + a.in[i].shape[dim];
+  }
+  return t;
+}
+void cat_eval(const EvalArgs& a) {
+  const int64_t dim = integer(a.attrs, 0);
+  int64_t at = 0;
+  for (const TensorRef& x : a.in) {
+    if (x.numel() > 0) copy_elements(x, part(a.out[0], {x.shape, a.out[0].strides, at * a.out[0].strides[dim]}));
+    at += x.shape[dim];
+  }
+}
+std::vector<Value> cat_grad(const GradArgs& a) {
+  const int64_t dim = integer(a.attrs, 0);
+  std::vector<Value> out;
+  Dim at = 0;
+  for (size_t i = 0; i < a.in.size(); ++i) {
+    Shape from(a.b.type(a.in[i]).shape.size(), Dim(0)), to = a.b.type(a.in[i]).shape;
+    const Dim next = at + to[dim];
+    from[dim] = at, to[dim] = next, at = next;
+    const std::vector<int64_t> step(from.size(), 1);
+    out.push_back(a.needs[i] ? a.b.emit(op("slice"), {a.grad[0]}, {from, to, step}) : Value{});
+  }
+  return out;
+}
+
+constinit const OpDef rows[] = {
+    {.name = "expand", .kind = OpKind::view, .attrs = shape_attrs, .infer = expand_infer, .grad = expand_grad,
+     .view = expand_view, .flops = 0, .doc = "Broadcasts to a shape, aligned at the right.",
+     .source = "torch.Tensor.expand"},
+    {.name = "permute", .kind = OpKind::view, .attrs = dims_attrs, .infer = permute_infer, .grad = permute_grad,
+     .view = permute_view, .flops = 0, .doc = "Reorders dims: dim i of the result is dim dims[i] of x.",
+     .source = "torch.permute"},
+    {.name = "reshape", .kind = OpKind::view, .attrs = shape_attrs, .infer = reshape_infer, .grad = reshape_grad,
+     .eval = reshape_eval, .view = reshape_view, .flops = 0, .doc = "Same elements in row-major order, new shape.",
+     .source = "torch.reshape"},
+    {.name = "slice", .kind = OpKind::view, .attrs = slice_attrs, .infer = slice_infer, .grad = slice_grad,
+     .view = slice_view, .flops = 0, .doc = "Every step-th element from start up to stop, per dim.",
+     .source = "torch.Tensor.__getitem__"},
+    {.name = "pad", .kind = OpKind::view, .attrs = pad_attrs, .infer = pad_infer, .grad = pad_grad, .eval = pad_eval,
+     .flops = 0, .doc = "Puts `value` before, after and between the elements of each dim.", .source = "xla::Pad"},
+    {.name = "flip", .kind = OpKind::view, .attrs = dims_attrs, .infer = flip_infer, .grad = flip_grad,
+     .view = flip_view, .flops = 0, .doc = "Reverses dims.", .source = "torch.flip"},
+    {.name = "cat", .kind = OpKind::view, .attrs = dim_attrs, .inputs = -1, .infer = cat_infer, .grad = cat_grad,
+     .eval = cat_eval, .flops = 0, .doc = "Joins operands along a dim.", .source = "torch.cat"},
+};
+
+}  // namespace
+
+std::span<const OpDef> view_ops() { return rows; }
+
+}  // namespace kiln
