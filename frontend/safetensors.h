@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ir/base/dtype.h"
+#include "ir/base/error.h"  // IWYU pragma: export
 
 namespace kiln {
 

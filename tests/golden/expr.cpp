@@ -34,7 +34,8 @@ class Parser {
   static constexpr std::string_view kOperators[] = {"...", "**", "//", "<<", ">>", "==", "!=", "<=", ">="};
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw Error(ErrorKind::unsupported, fmt::format("expression '{}': {} at column {}", source_, what, begin_));
+    throw Error(ErrorKind::unsupported,
+                fmt::format("expression '{}': {} at column {}", source_, what, begin_));
   }
 
   void expect_end() const {
@@ -53,7 +54,8 @@ class Parser {
 
   size_t token_end(size_t i) const {
     const auto c = static_cast<unsigned char>(source_[i]);
-    if (std::isalpha(c) || c == '_') return run(i, [](unsigned char x) { return std::isalnum(x) || x == '_'; });
+    const auto word = [](unsigned char x) { return std::isalnum(x) || x == '_'; };
+    if (std::isalpha(c) || c == '_') return run(i, word);
     if (std::isdigit(c)) return number_end(i);
     if (c == '\'' || c == '"') {
       const size_t close = source_.find(static_cast<char>(c), i + 1);
@@ -172,7 +174,8 @@ class Parser {
     const bool whole = token_.find_first_of(".eE") == std::string_view::npos;
     NodePtr n = make(whole ? Kind::integer : Kind::real);
     const char* end = token_.data() + token_.size();
-    const auto r = whole ? std::from_chars(token_.data(), end, n->integer) : std::from_chars(token_.data(), end, n->real);
+    const auto r = whole ? std::from_chars(token_.data(), end, n->integer)
+                         : std::from_chars(token_.data(), end, n->real);
     if (r.ec != std::errc() || r.ptr != end) fail("a bad number");
     advance();
     return n;
