@@ -65,8 +65,8 @@ TEST_F(GptFiles, UnreadableData) {
   EXPECT_EQ(error_of([&] { read_text(dir_.string()); }),
             "data " + dir_.string() + ": the folder has no file without a dot in its name");
   EXPECT_EQ(error_of([] { make_corpus("0123456789012345678", 1); }),
-            "data: the text is too short; got 19 bytes, expected at least 20 (its last tenth must hold a window "
-            "of 1 and one more)");
+            "data: the text is too short; got 19 bytes, expected at least 20 (its last tenth must "
+            "hold a window of 1 and one more)");
 }
 
 TEST(GptCorpus, AlphabetAndSplit) {
