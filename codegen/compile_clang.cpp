@@ -85,7 +85,6 @@ std::vector<std::string> library_paths() {
   }
   // The bare name is looked for on the program's run path, which the installed package sets.
   paths.emplace_back(kName);
-  paths.push_back(fmt::format("{}/{}", KILN_INSTALL_LIBDIR, kName));
   return paths;
 }
 
@@ -109,12 +108,12 @@ OpenedJit open_jit() {
     }
     const auto get = reinterpret_cast<jit::GetApiFn>(library->symbol(jit::kEntryPoint));
     const jit::Api* api = get ? get() : nullptr;
-    KILN_CHECK(
-        api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
-        "cpu compiler: {} belongs to another build of Kiln; got {} {}, expected {} {} (rebuild it, or unset "
-        "KILN_JIT_LIBRARY)",
-        path, api ? api->abi_version : 0, api ? api->version : "no entry point", jit::kAbiVersion,
-        kClangVersion);
+    KILN_CHECK(api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
+               "cpu compiler: {} belongs to another build of Kiln; got version {} with {}, expected {} with "
+               "clang {} "
+               "(rebuild it, or unset KILN_JIT_LIBRARY)",
+               path, api ? api->abi_version : 0, api ? fmt::format("clang {}", api->version) : "no compiler",
+               jit::kAbiVersion, kClangVersion);
     log(LogLevel::debug, "opened {} (clang {})", path, api->version);
     return {std::move(*library), api};
   }
@@ -136,7 +135,10 @@ const jit::Api& jit_api() {
 
 std::vector<std::string> common_flags(const CpuTarget& target) {
   std::vector<std::string> flags = {
-      "-triple", target.triple, "-std=c++20", "-O3", "-vectorize-loops", "-vectorize-slp",
+      // No auto-vectorizer: kernels are written in vectors, and a source that wants it says so in its flags.
+      // It
+      // would cost half as much again to compile, mostly for the tails of loops.
+      "-triple", target.triple, "-std=c++20", "-O3",
       // One image is mapped anywhere and shows nothing but its kernels.
       "-mrelocation-model", "pic", "-pic-level", "2", "-fvisibility=hidden",
       // Contraction is the schedule's choice, made in the source; NaN and Inf behave as IEEE says.

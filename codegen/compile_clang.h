@@ -11,7 +11,10 @@
 
 namespace kiln {
 
-/// One generated source. It may #include "kiln_cpu.h" and nothing else.
+/// One generated source. It may #include "kiln_cpu.h" and nothing else. Loops are vectorized and contracted
+/// only where the text says so (vector types, #pragma clang loop vectorize(enable), __builtin_fma); constant
+/// and other loops may be unrolled, and "-fno-unroll-loops" halves the compile time of a source that does not
+/// need it.
 struct CpuSource {
   std::string name;  ///< a file name without folders, for diagnostics and debuggers: "gelu_linear.cpp"
   std::string text;
