@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bound_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "ir/base/error.h"
+
+namespace kiln {
+
+namespace {
+
+std::vector<int64_t> evaluate(const Plan& plan, std::span<const int64_t> symbols) {
+  std::map<std::string, int64_t, std::less<>> values;
+  for (size_t i = 0; i < symbols.size(); ++i) values[plan.symbols[i]] = symbols[i];
+  std::vector<int64_t> out;
+  out.reserve(plan.dims.size());
+  for (const Dim& d : plan.dims) out.push_back(d.eval(values));
+  return out;
+}
+
+void place_buffers(const Plan& plan, BoundPlan& bound) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& b = plan.buffers[i];
+    const int64_t bytes = b.bytes >= 0 ? bound.dims[b.bytes] : 8;
+    const int64_t offset = b.offset >= 0 ? bound.dims[b.offset] : 0;
+    const bool placed = b.kind == BufferKind::arena || b.kind == BufferKind::constant;
+    const int64_t room = b.kind == BufferKind::arena ? bound.arena_bytes : static_cast<int64_t>(plan.constants.size());
+    KILN_ASSERT(bytes >= 0 && offset >= 0, "buffer {} ({}) has {} bytes at {}", i, b.name, bytes, offset);
+    KILN_ASSERT(!placed || (bytes <= room && offset <= room - bytes), "buffer {} ({}) ends at {} of {} bytes", i,
+                b.name, offset + bytes, room);
+    bound.sizes.push_back(bytes);
+    bound.offsets.push_back(offset);
+  }
+}
+
+/// Time on one thread: from the profile row, else from the buffers' sizes.
+double launch_ns(const Plan& plan, const BoundPlan& bound, const Launch& l) {
+  double bytes = 0, flops = 0;
+  const ProfileRow* row = l.profile >= 0 ? &plan.profile[l.profile] : nullptr;
+  if (row && row->flops >= 0) flops = static_cast<double>(bound.dims[row->flops]);
+  if (row && row->bytes >= 0) bytes = static_cast<double>(bound.dims[row->bytes]);
+  else for (const int32_t b : l.buffers) bytes += static_cast<double>(bound.sizes[b]);
+  return WorkModel::kLaunchNs + bytes / WorkModel::kBytesPerNs + flops / WorkModel::kFlopsPerNs;
+}
+
+/// Keeps only the barriers that separate work of different threads. A declared barrier between launches of
+/// rank 0 needs none now, but the next split launch then does: its other threads have not seen that work.
+void place_barriers(const Plan& plan, BoundPlan& bound) {
+  bool solo_before = false, split_before = false;  // launches since the last barrier
+  bool skipped = false;                            // a declared barrier since then was left out
+  for (size_t i = 0; i < bound.launches.size(); ++i) {
+    BoundLaunch& l = bound.launches[i];
+    const bool declared = plan.launches[i].barrier_before;
+    if (l.solo) l.barrier = declared && split_before;
+    else l.barrier = skipped || (declared && (solo_before || split_before));
+    if (l.barrier) solo_before = split_before = skipped = false;
+    else skipped = skipped || (declared && solo_before);
+    (l.solo ? solo_before : split_before) = true;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int64_t> symbols) {
+  KILN_CHECK(symbols.size() == plan.symbols.size(), invalid,
+             "executor: number of symbol values differs; got {}, expected {}", symbols.size(), plan.symbols.size());
+  auto bound = std::make_shared<BoundPlan>();
+  bound->symbols.assign(symbols.begin(), symbols.end());
+  bound->dims = evaluate(plan, symbols);
+  bound->arena_bytes = plan.arena_bytes >= 0 ? bound->dims[plan.arena_bytes] : 0;
+  KILN_ASSERT(bound->arena_bytes >= 0, "an arena of {} bytes", bound->arena_bytes);
+  place_buffers(plan, *bound);
+  int64_t first_arg = 0;
+  for (const Launch& l : plan.launches) {
+    BoundLaunch b{l.kernel, static_cast<int32_t>(bound->launch_dims.size()), first_arg};
+    first_arg += static_cast<int64_t>(l.buffers.size());
+    for (const DimIndex d : l.dims) bound->launch_dims.push_back(bound->dims[d]);
+    b.tasks = l.tasks >= 0 ? bound->dims[l.tasks] : 1;
+    KILN_ASSERT(b.tasks >= 0, "a launch of {} tasks", b.tasks);
+    b.ns = b.tasks > 0 ? launch_ns(plan, *bound, l) : 0;
+    b.solo = b.tasks <= 1 || b.ns < WorkModel::kSoloNs;
+    const int64_t scratch = l.scratch_bytes >= 0 ? bound->dims[l.scratch_bytes] : 0;
+    KILN_ASSERT(scratch >= 0, "a scratch of {} bytes", scratch);
+    bound->scratch_bytes = std::max(bound->scratch_bytes, scratch);
+    bound->launches.push_back(b);
+  }
+  place_barriers(plan, *bound);
+  bound->alone_ns = bound->estimate_ns(1);
+  return bound;
+}
+
+double BoundPlan::estimate_ns(int threads) const {
+  double ns = 0;
+  for (const BoundLaunch& l : launches) {
+    if (l.barrier && threads > 1) ns += WorkModel::kMeetNs * threads;
+    const int64_t rounds = l.solo ? l.tasks : (l.tasks + threads - 1) / threads;
+    if (l.tasks > 0) ns += l.ns * static_cast<double>(rounds) / static_cast<double>(l.tasks);
+  }
+  return ns;
+}
+
+int BoundPlan::best_threads(int available, double least_gain_ns) const {
+  double best = alone_ns - least_gain_ns;
+  int choice = 1;
+  for (int n = 2; n <= available; n = n < available ? std::min(2 * n, available) : n + 1) {
+    const double ns = estimate_ns(n);
+    if (ns < best) {
+      best = ns;
+      choice = n;
+    }
+  }
+  return choice;
+}
+
+int BoundPlan::choose_threads(int available, bool awake) const {
+  available = std::clamp(available, 1, 1023);
+  uint32_t known = choice_.load(std::memory_order_relaxed);
+  if (static_cast<int>(known >> 20) != available) {
+    const auto hot = static_cast<uint32_t>(best_threads(available, WorkModel::kHotGainNs));
+    const auto cold = static_cast<uint32_t>(best_threads(available, WorkModel::kColdGainNs));
+    known = static_cast<uint32_t>(available) << 20 | hot << 10 | cold;
+    choice_.store(known, std::memory_order_relaxed);
+  }
+  return static_cast<int>((awake ? known >> 10 : known) & 1023u);
+}
+
+}  // namespace kiln

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hot path is run(): no allocation, no lock but the arena pool's, no clock for plans that one thread runs.
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "ir/base/error.h"
+#include "ir/base/options.h"
+#include "runtime/arena.h"
+#include "runtime/blas.h"
+#include "runtime/bound_plan.h"
+#include "runtime/profiler.h"
+#include "runtime/thread_pool.h"
+
+namespace kiln {
+
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr size_t kBoundsKept = 8;
+constexpr size_t kInlinePointers = 512;
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Pointers of one call; on the stack for all but giant plans.
+class PointerTable {
+ public:
+  explicit PointerTable(size_t count) : many_(count > kInlinePointers ? count : 0) {}
+  void** data() { return many_.empty() ? few_ : many_.data(); }
+
+ private:
+  void* few_[kInlinePointers];
+  std::vector<void*> many_;
+};
+
+}  // namespace
+
+/// What the members of a team read while a call runs.
+struct Executable::Frame {
+  const BoundPlan* bound;
+  const KernelFn* kernels;
+  void* const* args;
+  std::byte* scratch;
+  int64_t scratch_stride;
+
+  void launch(const BoundLaunch& l, int rank, int size) const {
+    const int64_t begin = l.solo ? 0 : l.tasks * rank / size;
+    const int64_t end = l.solo ? l.tasks : l.tasks * (rank + 1) / size;
+    if (begin >= end || (l.solo && rank != 0)) return;
+    kernels[l.kernel](args + l.first_arg, bound->launch_dims.data() + l.first_dim, begin, end,
+                      scratch + scratch_stride * rank);
+  }
+};
+
+Executable::Executable(Plan plan, const Resolver& resolve, std::shared_ptr<const void> image)
+    : plan_(std::move(plan)), image_(std::move(image)), poison_(option_flag("KILN_POISON")) {
+  const std::string fault = plan_fault(plan_);
+  KILN_ASSERT(fault.empty(), "{}", fault);
+  for (const PlanKernel& k : plan_.kernels) {
+    kernels_.push_back(k.builtin ? find_builtin(k.symbol) : resolve(k));
+    KILN_ASSERT(kernels_.back(), "executor: no {} named {}", k.builtin ? "builtin" : "kernel", k.symbol);
+  }
+  for (const Launch& l : plan_.launches) args_.insert(args_.end(), l.buffers.begin(), l.buffers.end());
+  // Kernels load constants in whole vectors of up to 64 bytes.
+  constants_storage_.resize(plan_.constants.size() + 64);
+  void* at = constants_storage_.data();
+  size_t room = constants_storage_.size();
+  constants_ = static_cast<std::byte*>(std::align(64, plan_.constants.size(), at, room));
+  std::memcpy(constants_, plan_.constants.data(), plan_.constants.size());
+  if (plan_.symbols.empty()) static_bound_ = bind_plan(plan_, {});
+}
+
+Executable::~Executable() = default;
+
+std::shared_ptr<const BoundPlan> Executable::bind(std::span<const int64_t> symbols) const {
+  if (static_bound_ && symbols.empty()) return static_bound_;
+  const auto same = [&](const std::shared_ptr<const BoundPlan>& b) {
+    return std::equal(symbols.begin(), symbols.end(), b->symbols.begin(), b->symbols.end());
+  };
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = std::find_if(bounds_.begin(), bounds_.end(), same);
+    if (it != bounds_.end()) {
+      std::rotate(bounds_.begin(), it, it + 1);
+      return bounds_.front();
+    }
+  }
+  auto bound = bind_plan(plan_, symbols);
+  std::lock_guard lock(mutex_);
+  bounds_.insert(bounds_.begin(), bound);
+  if (bounds_.size() > kBoundsKept) bounds_.pop_back();
+  return bound;
+}
+
+void Executable::check(const Invocation& call) const {
+  const auto count = [](size_t got, int32_t expected, const char* what) {
+    KILN_CHECK(got == static_cast<size_t>(expected), invalid, "executor: number of {} differs; got {}, expected {}", what,
+               got, expected);
+  };
+  count(call.externals.size(), plan_.external_count, "externals");
+  count(call.outputs.size(), plan_.output_count, "outputs");
+  count(call.scalars.size(), plan_.scalar_count, "scalars");
+}
+
+void Executable::point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const {
+  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const PlanBuffer& b = plan_.buffers[i];
+    void* p = nullptr;
+    switch (b.kind) {
+      case BufferKind::external: p = call.externals[static_cast<size_t>(b.index)]; break;
+      case BufferKind::output: p = call.outputs[static_cast<size_t>(b.index)]; break;
+      case BufferKind::scalar: p = const_cast<uint64_t*>(&call.scalars[static_cast<size_t>(b.index)]); break;
+      case BufferKind::arena: p = arena + bound.offsets[i]; break;
+      case BufferKind::constant: p = constants_ + bound.offsets[i]; break;
+    }
+    KILN_CHECK(p || bound.sizes[i] == 0, invalid, "executor: no memory given for {} {} ({}); expected {} bytes",
+               b.kind == BufferKind::output ? "output" : "external", b.index, b.name, bound.sizes[i]);
+    if (poison_ && b.kind == BufferKind::output) poison(p, static_cast<size_t>(bound.sizes[i]), b.dtype);
+    table[i] = p;
+  }
+}
+
+std::string Executable::largest_buffers(const BoundPlan& bound) const {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < plan_.buffers.size(); ++i)
+    if (plan_.buffers[i].kind == BufferKind::arena) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bound.sizes[a] > bound.sizes[b]; });
+  std::string out;
+  for (size_t k = 0; k < std::min<size_t>(order.size(), 4); ++k)
+    out += fmt::format("{}{} ({:.1f} MiB)", k ? ", " : "", plan_.buffers[order[k]].name,
+                       static_cast<double>(bound.sizes[order[k]]) / (1 << 20));
+  return out.empty() ? "none" : out;
+}
+
+std::vector<int64_t> Executable::dims(std::span<const int64_t> symbols) const { return bind(symbols)->dims; }
+
+int64_t Executable::arena_bytes(std::span<const int64_t> symbols) const { return bind(symbols)->arena_bytes; }
+
+int Executable::choose_threads(std::span<const int64_t> symbols, int available) const {
+  return bind(symbols)->choose_threads(available, true);
+}
+
+namespace {
+
+void walk(const auto& frame, Team& team) {
+  team.run([&](int rank, int size) {
+    for (const BoundLaunch& l : frame.bound->launches) {
+      if (l.barrier) team.barrier();
+      frame.launch(l, rank, size);
+    }
+  });
+}
+
+}  // namespace
+
+void Executable::walk_profiled(const Frame& frame, Team& team, Profiler& profiler) const {
+  std::vector<int64_t> ns(plan_.launches.size());
+  const int64_t start = now_ns();
+  team.run([&](int rank, int size) {
+    int64_t last = now_ns();
+    for (size_t i = 0; i < ns.size(); ++i) {
+      frame.launch(frame.bound->launches[i], rank, size);
+      team.barrier();
+      if (rank != 0) continue;
+      const int64_t now = now_ns();
+      ns[i] = now - last;
+      last = now;
+    }
+  });
+  profiler.record(plan_, frame.bound->dims, ns, now_ns() - start);
+}
+
+void Executable::run(const Invocation& call) const {
+  check(call);
+  std::shared_ptr<const BoundPlan> held;
+  if (!static_bound_ || !call.symbols.empty()) held = bind(call.symbols);
+  const BoundPlan& bound = held ? *held : *static_bound_;
+
+  ThreadPool& pool = ThreadPool::shared();
+  const bool small = bound.alone_ns < WorkModel::kHotGainNs;
+  int threads = call.threads;
+  if (threads <= 0) threads = small ? 1 : bound.choose_threads(default_threads(), pool.recently_used());
+  Team team = pool.lease(threads);
+
+  const int64_t stride = round_up(bound.scratch_bytes, kPage);
+  const int64_t scratch_at = stride ? round_up(bound.arena_bytes, kPage) : bound.arena_bytes;
+  const ArenaLease arena = ArenaPool::shared().lease(static_cast<size_t>(scratch_at + stride * team.size()), poison_,
+                                                     [&] { return largest_buffers(bound); });
+  PointerTable table(plan_.buffers.size() + args_.size());
+  void** buffers = table.data();
+  void** args = buffers + plan_.buffers.size();
+  point(bound, call, arena.data(), buffers);
+  for (size_t i = 0; i < args_.size(); ++i) args[i] = buffers[args_[i]];
+
+  const Frame frame{&bound, kernels_.data(), args, stride ? arena.data() + scratch_at : nullptr, stride};
+  if (call.profiler) walk_profiled(frame, team, *call.profiler);
+  else walk(frame, team);
+  arena.check_guard();
+  if (!small) pool.note_use();
+}
+
+}  // namespace kiln

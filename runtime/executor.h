@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans: evaluates the sizes, leases memory and threads, and walks the launches.
+// Decides how many threads and where they meet, never what a kernel computes: the tasks of a launch come from
+// the plan, and any number of threads gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/kernel_image.h"
+#include "ir/plan.h"
+
+namespace kiln {
+
+class Profiler;
+class Team;
+struct BoundPlan;
+
+/// One call of a plan. The spans are read during run() only.
+struct Invocation {
+  std::span<void* const> externals;   ///< by external slot
+  std::span<void* const> outputs;     ///< by output slot: memory given by the caller
+  std::span<const uint64_t> scalars;  ///< by scalar slot, 8 bytes each; the value stands in the first bytes
+  std::span<const int64_t> symbols;   ///< values, in the order of Plan::symbols
+  int threads = 0;                    ///< 0: by the amount of work; else exactly so many, if the pool is free
+  Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
+};
+
+/// A plan with its kernels. Threads: any number of calls at once.
+class Executable {
+ public:
+  /// Finds the function of a generated kernel (never asked for builtins); null if there is none.
+  using Resolver = std::function<KernelFn(const PlanKernel&)>;
+
+  /// `image` is whatever must stay loaded as long as the kernels run.
+  /// Throws: internal, if the plan is unsound or a kernel is missing.
+  Executable(Plan plan, const Resolver& resolve, std::shared_ptr<const void> image = nullptr);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  /// Runs the whole plan. With KILN_POISON=1 (read when the executable is made) the arena, the scratch and the
+  /// outputs are filled with NaN first.
+  /// Throws: invalid, on missing externals, outputs, scalars or symbols; device, out of memory; internal, when a
+  /// kernel wrote behind the arena.
+  void run(const Invocation& call) const;
+
+  const Plan& plan() const { return plan_; }
+  /// Bytes of the arena for these sizes, without scratch.
+  int64_t arena_bytes(std::span<const int64_t> symbols) const;
+  /// The evaluated table of Plan::dims for these sizes.
+  std::vector<int64_t> dims(std::span<const int64_t> symbols) const;
+  /// Threads that steps which follow each other closely would use for these sizes on `available` CPUs.
+  int choose_threads(std::span<const int64_t> symbols, int available) const;
+
+ private:
+  struct Frame;
+  std::shared_ptr<const BoundPlan> bind(std::span<const int64_t> symbols) const;
+  void check(const Invocation& call) const;
+  void point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const;
+  void walk_profiled(const Frame& frame, Team& team, Profiler& profiler) const;
+  std::string largest_buffers(const BoundPlan& bound) const;
+
+  Plan plan_;
+  std::vector<KernelFn> kernels_;
+  std::shared_ptr<const void> image_;
+  std::vector<int32_t> args_;  // buffers of all launches, one after the other
+  std::vector<std::byte> constants_storage_;
+  std::byte* constants_ = nullptr;  // in there, 64-byte aligned
+  bool poison_ = false;
+  std::shared_ptr<const BoundPlan> static_bound_;  // of a plan without symbols
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const BoundPlan>> bounds_;  // most recent first
+};
+
+}  // namespace kiln

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two short loops that do nothing but multiply-adds and nothing but copies, on every thread at once; the best of
+// many short runs counts, so that a busy neighbour does not lower the limit.
+#include "runtime/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "runtime/arena.h"
+#include "runtime/thread_pool.h"
+
+namespace kiln {
+
+double MachineLimits::seconds(double bytes, double flops) const {
+  const double memory = bytes_per_s > 0 ? bytes / bytes_per_s : 0;
+  const double arithmetic = flops_per_s > 0 ? flops / flops_per_s : 0;
+  return std::max(memory, arithmetic);
+}
+
+namespace {
+
+constexpr double kSeconds = 0.18;  // of each measurement
+constexpr int kAccumulators = 12;  // hides the latency of two multiply-adds a cycle
+
+/// A loop of multiply-adds: returns the FLOPs done and leaves the result in `sink`, so that it cannot go away.
+using FmaLoop = double (*)(int64_t rounds, float* sink);
+
+double fma_generic(int64_t rounds, float* sink) {
+  typedef float V __attribute__((vector_size(16)));
+  V acc[kAccumulators];
+  for (int i = 0; i < kAccumulators; ++i) acc[i] = V{} + static_cast<float>(i);
+  const V a = V{} + 0.999f, b = V{} + 1e-3f;
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kAccumulators; ++i) {
+      acc[i] = acc[i] * a + b;
+      asm volatile("" : "+g"(acc[i]));
+    }
+  }
+  for (int i = 0; i < kAccumulators; ++i) *sink += acc[i][0];
+  return static_cast<double>(rounds) * kAccumulators * 4 * 2;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) double fma_avx2(int64_t rounds, float* sink) {
+  __m256 acc[kAccumulators];
+  for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(1e-3f);
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm256_fmadd_ps(acc[i], a, b);
+  }
+  for (int i = 0; i < kAccumulators; ++i) *sink += _mm256_cvtss_f32(acc[i]);
+  return static_cast<double>(rounds) * kAccumulators * 8 * 2;
+}
+
+__attribute__((target("avx512f"))) double fma_avx512(int64_t rounds, float* sink) {
+  __m512 acc[kAccumulators];
+  for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(1e-3f);
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kAccumulators; ++i) acc[i] = _mm512_fmadd_ps(acc[i], a, b);
+  }
+  for (int i = 0; i < kAccumulators; ++i) *sink += _mm512_cvtss_f32(acc[i]);
+  return static_cast<double>(rounds) * kAccumulators * 16 * 2;
+}
+#endif
+
+std::vector<FmaLoop> loops_of_this_cpu() {
+  std::vector<FmaLoop> loops = {fma_generic};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) loops.push_back(fma_avx2);
+  if (__builtin_cpu_supports("avx512f")) loops.push_back(fma_avx512);
+#endif
+  return loops;
+}
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The best rate of `work` (amount done per call by one member) over the team, within `seconds`.
+double best_rate(Team& team, double seconds, const std::function<double(int rank)>& work) {
+  double best = 0;
+  std::vector<double> amount(static_cast<size_t>(team.size()));
+  for (const double stop = now_s() + seconds; now_s() < stop;) {
+    double start = 0, total = 0;
+    team.run([&](int rank, int) {
+      team.barrier();
+      if (rank == 0) start = now_s();
+      amount[static_cast<size_t>(rank)] = work(rank);
+    });
+    const double took = now_s() - start;
+    for (const double a : amount) total += a;
+    best = std::max(best, total / took);
+  }
+  return best;
+}
+
+double measure_flops(Team& team) {
+  const std::vector<FmaLoop> loops = loops_of_this_cpu();
+  double best = 0;
+  std::vector<float> sinks(static_cast<size_t>(team.size()) * 16);
+  for (const FmaLoop loop : loops) {
+    best = std::max(best, best_rate(team, kSeconds / static_cast<double>(loops.size()), [&](int rank) {
+                      return loop(100'000, &sinks[static_cast<size_t>(rank) * 16]);
+                    }));
+  }
+  return best;
+}
+
+double measure_copy(Team& team) {
+  // Far beyond the caches of a core; one array per member keeps its pages where that member runs.
+  constexpr size_t kBytes = size_t{32} << 20;
+  const size_t bytes = kBytes / static_cast<size_t>(std::min(team.size(), 8)) * 2;
+  const ArenaLease memory =
+      ArenaPool::shared().lease(2 * bytes * static_cast<size_t>(team.size()), false, nullptr);
+  const auto from = [&](int rank) { return memory.data() + 2 * bytes * static_cast<size_t>(rank); };
+  team.run([&](int rank, int) { std::memset(from(rank), 1, 2 * bytes); });
+  return best_rate(team, kSeconds, [&](int rank) {
+    std::memcpy(from(rank) + bytes, from(rank), bytes);
+    return 2.0 * static_cast<double>(bytes);
+  });
+}
+
+}  // namespace
+
+MachineLimits machine_limits(int threads) {
+  static std::mutex mutex;
+  static std::map<int, MachineLimits> known;
+  if (threads <= 0) threads = default_threads();
+  std::lock_guard lock(mutex);
+  const auto it = known.find(threads);
+  if (it != known.end()) return it->second;
+  ThreadPool pool;  // its own, so that a step in progress does not shrink the team
+  Team team = pool.lease(threads);
+  MachineLimits limits{threads, measure_flops(team), measure_copy(team)};
+  return known[threads] = limits;
+}
+
+}  // namespace kiln

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bound_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <string>
+
+#include "ir/base/error.h"
+
+namespace kiln {
+namespace {
+
+/// Launches by letters: 'S' a launch of one task, 'P' one of many; a space before a letter is a declared barrier.
+Plan plan_of(const std::string& text) {
+  Plan p;
+  p.dims = {Dim(1), Dim(64), Dim(1'000'000)};
+  p.kernels = {{false, "k"}};
+  p.profile = {{"k", "", -1, 2, {}}};
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ') continue;
+    const bool barrier = i > 0 && text[i - 1] == ' ';
+    p.launches.push_back({0, {}, {}, text[i] == 'P' ? 1 : 0, -1, barrier, 0});
+  }
+  return p;
+}
+
+std::string barriers(const std::string& text) {
+  std::string out;
+  for (const BoundLaunch& l : bind_plan(plan_of(text), {})->launches) {
+    if (l.barrier) out += ' ';
+    out += l.solo ? 'S' : 'P';
+  }
+  return out;
+}
+
+TEST(BoundPlan, LeavesOutBarriersWithinOneThread) {
+  EXPECT_EQ(barriers("S S S"), "SSS");
+  EXPECT_EQ(barriers(" P P"), "P P");
+  EXPECT_EQ(barriers("S P S"), "S P S");
+  EXPECT_EQ(barriers("PS"), "PS");
+  EXPECT_EQ(barriers("S SP"), "SS P");    // P must see the first S
+  EXPECT_EQ(barriers("S S P P"), "SS P P");
+  EXPECT_EQ(barriers("P S S PS"), "P SS PS");
+  EXPECT_EQ(barriers("SP"), "SP");
+}
+
+/// Every pair of launches that a declared barrier separates and that different threads run must be separated
+/// by a kept barrier.
+TEST(BoundPlan, KeepsEveryBarrierThatMatters) {
+  std::mt19937 rng(3);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (int i = 0; i < 12; ++i) text += std::string(rng() % 2 ? " " : "") + (rng() % 2 ? "S" : "P");
+    const Plan plan = plan_of(text);
+    const auto bound = bind_plan(plan, {});
+    for (size_t a = 0; a < 12; ++a) {
+      bool declared = false, kept = false;
+      for (size_t b = a + 1; b < 12; ++b) {
+        declared = declared || plan.launches[b].barrier_before;
+        kept = kept || bound->launches[b].barrier;
+        const bool one_thread = bound->launches[a].solo && bound->launches[b].solo;
+        EXPECT_TRUE(kept || !declared || one_thread) << text << " " << a << " " << b;
+      }
+    }
+  }
+}
+
+TEST(BoundPlan, ChoosesThreadsByWork) {
+  const auto small = bind_plan(plan_of("S"), {});
+  EXPECT_EQ(small->choose_threads(8, true), 1);   // one task
+  const auto medium = bind_plan(plan_of("P P"), {});  // 100 us alone
+  EXPECT_EQ(medium->choose_threads(8, false), 1);  // not worth waking anyone
+  EXPECT_EQ(medium->choose_threads(2, true), 2);
+  EXPECT_EQ(medium->choose_threads(8, true), 8);
+  EXPECT_EQ(medium->choose_threads(6, true), 6);
+  EXPECT_EQ(medium->choose_threads(1, true), 1);
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += " P";
+  EXPECT_EQ(bind_plan(plan_of(many), {})->choose_threads(2, false), 2);
+  EXPECT_EQ(bind_plan(Plan(), {})->choose_threads(64, true), 1);
+}
+
+TEST(BoundPlan, ChecksSizes) {
+  Plan p;
+  p.symbols = {"N"};
+  p.dims = {Dim::symbol("N"), Dim(0)};
+  p.arena_bytes = 0;
+  p.buffers = {{BufferKind::arena, DType::u8, -1, 0, 1, "%0"}};
+  const int64_t five = 5, minus = -1;
+  EXPECT_EQ(bind_plan(p, {&five, 1})->sizes[0], 5);
+  EXPECT_THROW(bind_plan(p, {&minus, 1}), Error);
+  EXPECT_THROW(bind_plan(p, {}), Error);
+  p.dims[1] = Dim(1);
+  EXPECT_THROW(bind_plan(p, {&five, 1}), Error);
+}
+
+}  // namespace
+}  // namespace kiln
