@@ -328,9 +328,9 @@ std::string dim_text(const Plan& plan, DimIndex i) {
 std::string buffer_text(const Plan& plan, const PlanBuffer& b) {
   constexpr std::string_view kKinds[] = {"external", "scalar", "arena", "output", "constant"};
   const bool placed = b.kind == BufferKind::arena || b.kind == BufferKind::constant;
-  std::string out = fmt::format("{} {} {}", kKinds[static_cast<int>(b.kind)],
-                                placed ? "@" + dim_text(plan, b.offset) : fmt::format("#{}", b.index),
-                                dtype_name(b.dtype));
+  std::string out =
+      fmt::format("{} {} {}", kKinds[static_cast<int>(b.kind)],
+                  placed ? "@" + dim_text(plan, b.offset) : fmt::format("#{}", b.index), dtype_name(b.dtype));
   if (b.bytes >= 0) out += fmt::format(" bytes={}", dim_text(plan, b.bytes));
   if (!b.name.empty()) out += fmt::format(" \"{}\"", b.name);
   return out;

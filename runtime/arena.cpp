@@ -69,8 +69,8 @@ void ArenaLease::check_guard() const {
   unsigned char guard[kGuardBytes];
   std::memcpy(guard, data_ + bytes_, kGuardBytes);
   for (size_t i = 0; i < kGuardBytes; ++i)
-    KILN_ASSERT(guard[i] == kGuardByte, "arena: a kernel wrote {} bytes behind the end of the arena of {} bytes", i,
-                bytes_);
+    KILN_ASSERT(guard[i] == kGuardByte,
+                "arena: a kernel wrote {} bytes behind the end of the arena of {} bytes", i, bytes_);
 }
 
 void ArenaLease::release() {
@@ -91,10 +91,11 @@ ArenaLease ArenaPool::lease(size_t bytes, bool poisoned, const std::function<std
   const Block block = bytes < SIZE_MAX / 2 ? take(bytes) : Block{nullptr, 0};
   if (!block.data) {
     const ArenaStats now = stats();
-    throw Error(ErrorKind::device,
-                fmt::format("arena: out of memory; asked for {:.1f} MiB with {:.1f} MiB in use; largest buffers: {} "
-                            "(hint: a smaller batch needs less)",
-                            mib(bytes), mib(now.in_use), describe ? describe() : "unknown"));
+    throw Error(
+        ErrorKind::device,
+        fmt::format("arena: out of memory; asked for {:.1f} MiB with {:.1f} MiB in use; largest buffers: {} "
+                    "(hint: a smaller batch needs less)",
+                    mib(bytes), mib(now.in_use), describe ? describe() : "unknown"));
   }
   lease.pool_ = this;
   lease.data_ = block.data;
@@ -152,8 +153,8 @@ void ArenaPool::give_back(Block block, size_t asked) {
 void ArenaPool::evict(size_t bound, size_t keep_last) {
   while (stats_.cached > bound && cached_.size() > keep_last) {
     const auto end = cached_.end() - static_cast<std::ptrdiff_t>(keep_last);
-    const auto largest =
-        std::max_element(cached_.begin(), end, [](const Block& a, const Block& b) { return a.bytes < b.bytes; });
+    const auto largest = std::max_element(cached_.begin(), end,
+                                          [](const Block& a, const Block& b) { return a.bytes < b.bytes; });
     munmap(largest->data, largest->bytes);
     mapped_ -= largest->bytes;
     --blocks_;

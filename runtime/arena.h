@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arenas: the temporary memory of one call of a plan, leased from a pool by size class and given back at its end.
-// Knows nothing of plans: offsets and buffers' names come from the caller.
+// Arenas: the temporary memory of one call of a plan, leased from a pool by size class and given back at its
+// end. Knows nothing of plans: offsets and buffers' names come from the caller.
 #pragma once
 
 #include <cstddef>
@@ -59,9 +59,9 @@ class ArenaPool {
   /// The pool of this process: made on first use, never destroyed.
   static ArenaPool& shared();
 
-  /// A block of at least `bytes` (0 gives an empty lease). `poisoned` fills it with NaN. `describe` is asked for
-  /// the largest buffers when there is no memory, for the message.
-  /// Throws: device, when the system has no memory even after the unused blocks are freed.
+  /// A block of at least `bytes` (0 gives an empty lease). `poisoned` fills it with NaN. `describe` is asked
+  /// for the largest buffers when there is no memory, for the message. Throws: device, when the system has no
+  /// memory even after the unused blocks are freed.
   ArenaLease lease(size_t bytes, bool poisoned, const std::function<std::string()>& describe);
 
   /// Most bytes that this pool may map (tests, memory budgets); 0 is no limit.

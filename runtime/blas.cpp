@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLIS with one thread per call, from any number of our threads at once. It aborts the process on strides it does
-// not know, so only plain row- or column-major-like operands reach it; the rest is copied or looped over.
+// BLIS with one thread per call, from any number of our threads at once. It aborts the process on strides it
+// does not know, so only plain row- or column-major-like operands reach it; the rest is copied or looped
+// over.
 #include "runtime/blas.h"
 
 #include <blis.h>
@@ -52,7 +53,8 @@ template <typename T>
 void gemm_tile(int64_t m, int64_t n, int64_t k, const T* a, int64_t rsa, int64_t csa, const T* b, int64_t rsb,
                int64_t csb, T* c, int64_t rsc, int64_t csc) {
   const bool plain = k > 0 && plain_strides(m, k, rsa, csa) && plain_strides(k, n, rsb, csb);
-  if (plain && plain_strides(m, n, rsc, csc)) return library_gemm(m, n, k, a, rsa, csa, b, rsb, csb, c, rsc, csc);
+  if (plain && plain_strides(m, n, rsc, csc))
+    return library_gemm(m, n, k, a, rsa, csa, b, rsb, csb, c, rsc, csc);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       T sum = 0;
@@ -79,8 +81,8 @@ void gemm_tasks(void* const* buffers, const int64_t* dims, int64_t begin, int64_
     const T* a = static_cast<const T*>(buffers[0]) + batch * d.bsa + i * d.rsa;
     const T* b = static_cast<const T*>(buffers[1]) + batch * d.bsb + j * d.csb;
     T* c = static_cast<T*>(buffers[2]) + batch * d.bsc + i * d.rsc + j * d.csc;
-    gemm_tile(std::min(d.tile_m, d.m - i), std::min(d.tile_n, d.n - j), d.k, a, d.rsa, d.csa, b, d.rsb, d.csb, c,
-              d.rsc, d.csc);
+    gemm_tile(std::min(d.tile_m, d.m - i), std::min(d.tile_n, d.n - j), d.k, a, d.rsa, d.csa, b, d.rsb, d.csb,
+              c, d.rsc, d.csc);
   }
 }
 
@@ -107,9 +109,10 @@ constexpr std::pair<std::string_view, KernelFn> kBuiltins[] = {
 template <typename F>
 void for_rows(int64_t batch, int64_t rows, int64_t work, F&& body) {
   constexpr int64_t kLeast = 16384;  // elements that are worth a thread
-  parallel_for(batch * rows, std::max<int64_t>(1, kLeast / std::max<int64_t>(work, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) body(r / rows, r % rows);
-  });
+  parallel_for(batch * rows, std::max<int64_t>(1, kLeast / std::max<int64_t>(work, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t r = begin; r < end; ++r) body(r / rows, r % rows);
+               });
 }
 
 template <typename T>
@@ -132,13 +135,15 @@ MatrixView contiguous(std::byte* data, int64_t rows, int64_t cols) { return {dat
 std::string describe_copies() { return "copies of matmul operands"; }
 
 template <typename T>
-void matmul_library(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, MatrixView c) {
+void matmul_library(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                    MatrixView c) {
   ArenaLease copy_a, copy_b;
   const auto make_plain = [&](MatrixView& v, int64_t rows, int64_t cols, ArenaLease& copy) {
     int64_t rs = v.row_stride, cs = v.col_stride;
     if (plain_strides(rows, cols, rs, cs)) return;
     const int64_t copies = v.batch_stride == 0 ? 1 : batch;
-    copy = ArenaPool::shared().lease(sizeof(T) * static_cast<size_t>(copies * rows * cols), false, describe_copies);
+    copy = ArenaPool::shared().lease(sizeof(T) * static_cast<size_t>(copies * rows * cols), false,
+                                     describe_copies);
     MatrixView plain = contiguous(copy.data(), rows, cols);
     convert<T, T, T>(copies, rows, cols, v, plain);
     if (copies == 1) plain.batch_stride = 0;
@@ -149,16 +154,28 @@ void matmul_library(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a
     make_plain(b, k, n, copy_b);
   }
   const MatmulTile tile = matmul_tile(batch, m, n, k);
-  const GemmDims d{batch,          m,            n,            k,
-                   a.batch_stride, a.row_stride, a.col_stride, b.batch_stride,
-                   b.row_stride,   b.col_stride, c.batch_stride, c.row_stride,
-                   c.col_stride,   tile.m,       tile.n};
+  const GemmDims d{batch,
+                   m,
+                   n,
+                   k,
+                   a.batch_stride,
+                   a.row_stride,
+                   a.col_stride,
+                   b.batch_stride,
+                   b.row_stride,
+                   b.col_stride,
+                   c.batch_stride,
+                   c.row_stride,
+                   c.col_stride,
+                   tile.m,
+                   tile.n};
   int64_t dims[sizeof d / sizeof(int64_t)];
   std::memcpy(dims, &d, sizeof d);
   void* const buffers[] = {a.data, b.data, c.data};
   // A call below this many multiply-adds takes a few microseconds: not worth a second thread.
   constexpr int64_t kLeastWork = 100'000;
-  const int64_t tile_work = std::max<int64_t>(1, std::min(tile.m, m) * std::min(tile.n, n) * std::max<int64_t>(k, 1));
+  const int64_t tile_work =
+      std::max<int64_t>(1, std::min(tile.m, m) * std::min(tile.n, n) * std::max<int64_t>(k, 1));
   parallel_for(d.tasks(), ceil_div(kLeastWork, tile_work),
                [&](int64_t begin, int64_t end) { gemm_tasks<T>(buffers, dims, begin, end, nullptr); });
 }
@@ -167,11 +184,12 @@ void matmul_library(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a
 template <typename T>
 void matmul_half(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, MatrixView c) {
   const int64_t sizes[] = {batch * m * k, batch * k * n, batch * m * n};
-  const ArenaLease wide = ArenaPool::shared().lease(sizeof(float) * static_cast<size_t>(sizes[0] + sizes[1] + sizes[2]),
-                                                    false, describe_copies);
+  const ArenaLease wide = ArenaPool::shared().lease(
+      sizeof(float) * static_cast<size_t>(sizes[0] + sizes[1] + sizes[2]), false, describe_copies);
   const MatrixView wa = contiguous(wide.data(), m, k);
   const MatrixView wb = contiguous(wide.data() + sizeof(float) * static_cast<size_t>(sizes[0]), k, n);
-  const MatrixView wc = contiguous(wide.data() + sizeof(float) * static_cast<size_t>(sizes[0] + sizes[1]), m, n);
+  const MatrixView wc =
+      contiguous(wide.data() + sizeof(float) * static_cast<size_t>(sizes[0] + sizes[1]), m, n);
   convert<T, float, float>(batch, m, k, a, wa);
   convert<T, float, float>(batch, k, n, b, wb);
   matmul_library<float>(batch, m, n, k, wa, wb, wc);
@@ -180,7 +198,8 @@ void matmul_half(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, M
 
 /// Integers, row by row in 64-column strips; unsigned inside, so that overflow wraps.
 template <typename T>
-void matmul_integer(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, MatrixView c) {
+void matmul_integer(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                    MatrixView c) {
   using U = std::make_unsigned_t<T>;
   constexpr int64_t kStrip = 64;
   for_rows(batch, m, n * std::max<int64_t>(k, 1), [&](int64_t i, int64_t row) {
@@ -203,8 +222,8 @@ void matmul_integer(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a
 }  // namespace
 
 MatmulTile matmul_tile(int64_t batch, int64_t m, int64_t n, int64_t k) {
-  // Enough tiles for the cores of a big machine, each with work for about 0.1 ms, so that packing its operands
-  // stays below a tenth.
+  // Enough tiles for the cores of a big machine, each with work for about 0.1 ms, so that packing its
+  // operands stays below a tenth.
   constexpr int64_t kTiles = 32, kLeastWork = 4 << 20, kLeastEdge = 96;
   MatmulTile tile{std::max<int64_t>(m, 1), std::max<int64_t>(n, 1)};
   for (int64_t tiles = std::max<int64_t>(batch, 1); tiles < kTiles; tiles *= 2) {
@@ -215,7 +234,8 @@ MatmulTile matmul_tile(int64_t batch, int64_t m, int64_t n, int64_t k) {
   return tile;
 }
 
-void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, MatrixView c) {
+void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+            MatrixView c) {
   if (batch == 0 || m == 0 || n == 0) return;
   switch (dtype) {
     case DType::f32: return matmul_library<float>(batch, m, n, k, a, b, c);
@@ -227,7 +247,8 @@ void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixV
     case DType::i64: return matmul_integer<int64_t>(batch, m, n, k, a, b, c);
     case DType::boolean: break;
   }
-  throw Error(ErrorKind::unsupported, "matmul: no product of this dtype; got bool, expected a number (hint: cast to i32)");
+  throw Error(ErrorKind::unsupported,
+              "matmul: no product of this dtype; got bool, expected a number (hint: cast to i32)");
 }
 
 KernelFn find_builtin(std::string_view name) {

@@ -21,7 +21,8 @@ struct MatrixView {
 /// bf16 and f16 accumulate in f32 and round once; integers wrap. `c` must not overlap itself or the operands.
 /// Shapes: a [m,k], b [k,n], c [m,n]; any may be 0 (k = 0 gives zeros).
 /// Throws: unsupported, for bool.
-void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, MatrixView c);
+void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+            MatrixView c);
 
 /// Tile of `c` that matmul and plans use for a shape: a function of the shape alone.
 struct MatmulTile {
@@ -30,7 +31,8 @@ struct MatmulTile {
 MatmulTile matmul_tile(int64_t batch, int64_t m, int64_t n, int64_t k);
 
 /// The builtin kernel of that name, or null.
-/// "blis_sgemm", "blis_dgemm": buffers {A, B, C}, dims {batch, m, n, k, bsA, rsA, csA, bsB, rsB, csB, bsC, rsC,
+/// "blis_sgemm", "blis_dgemm": buffers {A, B, C}, dims {batch, m, n, k, bsA, rsA, csA, bsB, rsB, csB, bsC,
+/// rsC,
 ///   csC, tile_m, tile_n}, tasks batch * ceil(m/tile_m) * ceil(n/tile_n), tiles row by row within a matrix.
 /// "copy": buffers {from, to}, dims {bytes, chunk}, tasks ceil(bytes/chunk).
 /// "fill_zero": buffers {to}, dims {bytes, chunk}, tasks as for copy.

@@ -26,10 +26,11 @@ void place_buffers(const Plan& plan, BoundPlan& bound) {
     const int64_t bytes = b.bytes >= 0 ? bound.dims[b.bytes] : 8;
     const int64_t offset = b.offset >= 0 ? bound.dims[b.offset] : 0;
     const bool placed = b.kind == BufferKind::arena || b.kind == BufferKind::constant;
-    const int64_t room = b.kind == BufferKind::arena ? bound.arena_bytes : static_cast<int64_t>(plan.constants.size());
+    const int64_t room =
+        b.kind == BufferKind::arena ? bound.arena_bytes : static_cast<int64_t>(plan.constants.size());
     KILN_ASSERT(bytes >= 0 && offset >= 0, "buffer {} ({}) has {} bytes at {}", i, b.name, bytes, offset);
-    KILN_ASSERT(!placed || (bytes <= room && offset <= room - bytes), "buffer {} ({}) ends at {} of {} bytes", i,
-                b.name, offset + bytes, room);
+    KILN_ASSERT(!placed || (bytes <= room && offset <= room - bytes), "buffer {} ({}) ends at {} of {} bytes",
+                i, b.name, offset + bytes, room);
     bound.sizes.push_back(bytes);
     bound.offsets.push_back(offset);
   }
@@ -41,7 +42,8 @@ double launch_ns(const Plan& plan, const BoundPlan& bound, const Launch& l) {
   const ProfileRow* row = l.profile >= 0 ? &plan.profile[l.profile] : nullptr;
   if (row && row->flops >= 0) flops = static_cast<double>(bound.dims[row->flops]);
   if (row && row->bytes >= 0) bytes = static_cast<double>(bound.dims[row->bytes]);
-  else for (const int32_t b : l.buffers) bytes += static_cast<double>(bound.sizes[b]);
+  else
+    for (const int32_t b : l.buffers) bytes += static_cast<double>(bound.sizes[b]);
   return WorkModel::kLaunchNs + bytes / WorkModel::kBytesPerNs + flops / WorkModel::kFlopsPerNs;
 }
 
@@ -65,7 +67,8 @@ void place_barriers(const Plan& plan, BoundPlan& bound) {
 
 std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int64_t> symbols) {
   KILN_CHECK(symbols.size() == plan.symbols.size(), invalid,
-             "executor: number of symbol values differs; got {}, expected {}", symbols.size(), plan.symbols.size());
+             "executor: number of symbol values differs; got {}, expected {}", symbols.size(),
+             plan.symbols.size());
   auto bound = std::make_shared<BoundPlan>();
   bound->symbols.assign(symbols.begin(), symbols.end());
   bound->dims = evaluate(plan, symbols);

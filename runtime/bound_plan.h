@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan with its sizes evaluated for one set of symbol values: where buffers lie, which launches are split over
-// threads, where the threads must meet, and how many threads pay. Holds no pointer to memory of a call.
+// A plan with its sizes evaluated for one set of symbol values: where buffers lie, which launches are split
+// over threads, where the threads must meet, and how many threads pay. Holds no pointer to memory of a call.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ namespace kiln {
 /// A launch with its numbers. `solo` launches run on rank 0 alone.
 struct BoundLaunch {
   int32_t kernel = 0;
-  int32_t first_dim = 0;   ///< in BoundPlan::launch_dims
-  int64_t first_arg = 0;   ///< in the flat list of all launches' buffers
+  int32_t first_dim = 0;  ///< in BoundPlan::launch_dims
+  int64_t first_arg = 0;  ///< in the flat list of all launches' buffers
   int64_t tasks = 0;
-  double ns = 0;           ///< estimate on one thread
+  double ns = 0;  ///< estimate on one thread
   bool solo = true;
-  bool barrier = false;    ///< all threads meet before it
+  bool barrier = false;  ///< all threads meet before it
 };
 
 /// What one thread is assumed to do, for choosing the thread count; never for choosing numbers.
@@ -29,10 +29,10 @@ struct BoundLaunch {
 /// sleeping workers 60-160 us.
 struct WorkModel {
   static constexpr double kBytesPerNs = 10, kFlopsPerNs = 20, kLaunchNs = 20;
-  static constexpr double kSoloNs = 1000;          ///< shorter launches are not split
-  static constexpr double kMeetNs = 100;           ///< one barrier, per thread
-  static constexpr double kHotGainNs = 5'000;      ///< least gain that is worth threads that are awake
-  static constexpr double kColdGainNs = 150'000;   ///< least gain that is worth waking threads
+  static constexpr double kSoloNs = 1000;         ///< shorter launches are not split
+  static constexpr double kMeetNs = 100;          ///< one barrier, per thread
+  static constexpr double kHotGainNs = 5'000;     ///< least gain that is worth threads that are awake
+  static constexpr double kColdGainNs = 150'000;  ///< least gain that is worth waking threads
 };
 
 /// See the top of the file. Threads: any (immutable but for a remembered choice).

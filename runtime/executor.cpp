@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hot path is run(): no allocation, no lock but the arena pool's, no clock for plans that one thread runs.
+// The hot path is run(): no allocation, no lock but the arena pool's, no clock for plans that one thread
+// runs.
 #include "runtime/executor.h"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ constexpr size_t kInlinePointers = 512;
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -101,8 +103,8 @@ std::shared_ptr<const BoundPlan> Executable::bind(std::span<const int64_t> symbo
 
 void Executable::check(const Invocation& call) const {
   const auto count = [](size_t got, int32_t expected, const char* what) {
-    KILN_CHECK(got == static_cast<size_t>(expected), invalid, "executor: number of {} differs; got {}, expected {}", what,
-               got, expected);
+    KILN_CHECK(got == static_cast<size_t>(expected), invalid,
+               "executor: number of {} differs; got {}, expected {}", what, got, expected);
   };
   count(call.externals.size(), plan_.external_count, "externals");
   count(call.outputs.size(), plan_.output_count, "outputs");
@@ -120,7 +122,8 @@ void Executable::point(const BoundPlan& bound, const Invocation& call, std::byte
       case BufferKind::arena: p = arena + bound.offsets[i]; break;
       case BufferKind::constant: p = constants_ + bound.offsets[i]; break;
     }
-    KILN_CHECK(p || bound.sizes[i] == 0, invalid, "executor: no memory given for {} {} ({}); expected {} bytes",
+    KILN_CHECK(p || bound.sizes[i] == 0, invalid,
+               "executor: no memory given for {} {} ({}); expected {} bytes",
                b.kind == BufferKind::output ? "output" : "external", b.index, b.name, bound.sizes[i]);
     if (poison_ && b.kind == BufferKind::output) poison(p, static_cast<size_t>(bound.sizes[i]), b.dtype);
     table[i] = p;
@@ -131,7 +134,8 @@ std::string Executable::largest_buffers(const BoundPlan& bound) const {
   std::vector<size_t> order;
   for (size_t i = 0; i < plan_.buffers.size(); ++i)
     if (plan_.buffers[i].kind == BufferKind::arena) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bound.sizes[a] > bound.sizes[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return bound.sizes[a] > bound.sizes[b]; });
   std::string out;
   for (size_t k = 0; k < std::min<size_t>(order.size(), 4); ++k)
     out += fmt::format("{}{} ({:.1f} MiB)", k ? ", " : "", plan_.buffers[order[k]].name,
@@ -191,8 +195,8 @@ void Executable::run(const Invocation& call) const {
 
   const int64_t stride = round_up(bound.scratch_bytes, kPage);
   const int64_t scratch_at = stride ? round_up(bound.arena_bytes, kPage) : bound.arena_bytes;
-  const ArenaLease arena = ArenaPool::shared().lease(static_cast<size_t>(scratch_at + stride * team.size()), poison_,
-                                                     [&] { return largest_buffers(bound); });
+  const ArenaLease arena = ArenaPool::shared().lease(static_cast<size_t>(scratch_at + stride * team.size()),
+                                                     poison_, [&] { return largest_buffers(bound); });
   PointerTable table(plan_.buffers.size() + args_.size());
   void** buffers = table.data();
   void** args = buffers + plan_.buffers.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two short loops that do nothing but multiply-adds and nothing but copies, on every thread at once; the best of
-// many short runs counts, so that a busy neighbour does not lower the limit.
+// Two short loops that do nothing but multiply-adds and nothing but copies, on every thread at once; the best
+// of many short runs counts, so that a busy neighbour does not lower the limit.
 #include "runtime/machine.h"
 
 #include <algorithm>
@@ -32,7 +32,8 @@ namespace {
 constexpr double kSeconds = 0.18;  // of each measurement
 constexpr int kAccumulators = 12;  // hides the latency of two multiply-adds a cycle
 
-/// A loop of multiply-adds: returns the FLOPs done and leaves the result in `sink`, so that it cannot go away.
+/// A loop of multiply-adds: returns the FLOPs done and leaves the result in `sink`, so that it cannot go
+/// away.
 using FmaLoop = double (*)(int64_t rounds, float* sink);
 
 double fma_generic(int64_t rounds, float* sink) {

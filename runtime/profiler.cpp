@@ -19,13 +19,15 @@ void Profiler::record(const Plan& plan, std::span<const int64_t> dims, std::span
                       int64_t total_ns) {
   KILN_ASSERT(launch_ns.size() == plan.launches.size(), "{} times for {} launches", launch_ns.size(),
               plan.launches.size());
-  const auto size = [&](DimIndex d) { return d >= 0 ? static_cast<double>(dims[static_cast<size_t>(d)]) : 0.0; };
+  const auto size = [&](DimIndex d) {
+    return d >= 0 ? static_cast<double>(dims[static_cast<size_t>(d)]) : 0.0;
+  };
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& l = plan.launches[i];
     const ProfileRow* row = l.profile >= 0 ? &plan.profile[static_cast<size_t>(l.profile)] : nullptr;
-    ProfileEntry& e = row ? entry(row->name, row->ops)
-                          : entry(plan.kernels[static_cast<size_t>(l.kernel)].symbol, "");
+    ProfileEntry& e =
+        row ? entry(row->name, row->ops) : entry(plan.kernels[static_cast<size_t>(l.kernel)].symbol, "");
     ++e.launches;
     e.seconds += static_cast<double>(launch_ns[i]) * 1e-9;
     if (!row) continue;
@@ -76,22 +78,24 @@ std::string Profiler::table(const MachineLimits& limits) const {
   const double total = seconds();
   size_t width = 20;
   for (const ProfileEntry& e : all) width = std::max(width, std::min<size_t>(e.name.size(), 60));
-  std::string out = fmt::format("{:<{}} {:>9} {:>12} {:>10} {:>6} {:>8} {:>9} {:>7}\n", "kernel", width, "launches",
-                                "total us", "mean us", "share", "GB/s", "GFLOP/s", "% limit");
+  std::string out = fmt::format("{:<{}} {:>9} {:>12} {:>10} {:>6} {:>8} {:>9} {:>7}\n", "kernel", width,
+                                "launches", "total us", "mean us", "share", "GB/s", "GFLOP/s", "% limit");
   double in_kernels = 0, limit_total = 0;
   const auto line = [&](const ProfileEntry& e) {
     const double limit = limits.seconds(e.bytes, e.flops);
     in_kernels += e.seconds;
     limit_total += limit;
-    out += fmt::format("{:<{}} {:>9} {:>12.1f} {:>10.2f} {:>5.1f}% {:>8} {:>9} {:>7}\n", e.name, width, e.launches,
-                       e.seconds * 1e6, e.launches ? e.seconds * 1e6 / static_cast<double>(e.launches) : 0.0,
-                       total > 0 ? 100 * e.seconds / total : 0.0, rate(e.bytes, e.seconds), rate(e.flops, e.seconds),
-                       limit > 0 && e.seconds > 0 ? fmt::format("{:.0f}", 100 * limit / e.seconds) : "-");
+    out += fmt::format(
+        "{:<{}} {:>9} {:>12.1f} {:>10.2f} {:>5.1f}% {:>8} {:>9} {:>7}\n", e.name, width, e.launches,
+        e.seconds * 1e6, e.launches ? e.seconds * 1e6 / static_cast<double>(e.launches) : 0.0,
+        total > 0 ? 100 * e.seconds / total : 0.0, rate(e.bytes, e.seconds), rate(e.flops, e.seconds),
+        limit > 0 && e.seconds > 0 ? fmt::format("{:.0f}", 100 * limit / e.seconds) : "-");
   };
   for (const ProfileEntry& e : all) line(e);
   line({"(between launches)", "", calls(), std::max(0.0, total - in_kernels)});
   out += fmt::format("total {:.1f} us in {} calls on {} threads", total * 1e6, calls(), limits.threads);
-  if (limit_total > 0 && total > 0) out += fmt::format(", {:.0f}% of the machine's limit", 100 * limit_total / total);
+  if (limit_total > 0 && total > 0)
+    out += fmt::format(", {:.0f}% of the machine's limit", 100 * limit_total / total);
   return out + "\n";
 }
 

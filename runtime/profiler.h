@@ -16,7 +16,7 @@ struct MachineLimits;
 
 /// What one kernel cost: launches of the same name and ops are one entry.
 struct ProfileEntry {
-  std::string name;              ///< ProfileRow::name, else the kernel's symbol
+  std::string name;  ///< ProfileRow::name, else the kernel's symbol
   std::string ops;
   int64_t launches = 0;
   double seconds = 0;
@@ -29,7 +29,8 @@ class Profiler {
  public:
   /// Adds one call of `plan`: `dims` is its evaluated table, `launch_ns` one time per launch, `total_ns` the
   /// whole call (what it exceeds the launches by is printed as "(between launches)").
-  void record(const Plan& plan, std::span<const int64_t> dims, std::span<const int64_t> launch_ns, int64_t total_ns);
+  void record(const Plan& plan, std::span<const int64_t> dims, std::span<const int64_t> launch_ns,
+              int64_t total_ns);
   /// All kernels, the most expensive first.
   std::vector<ProfileEntry> entries() const;
   /// Number of calls recorded, and their time.

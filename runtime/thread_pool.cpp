@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each worker waits on a word of its own, so that a team of two wakes one thread and a stale wake-up cannot read
-// another team's job. All words are std::atomic<int>: those wait on a futex directly.
+// Each worker waits on a word of its own, so that a team of two wakes one thread and a stale wake-up cannot
+// read another team's job. All words are std::atomic<int>: those wait on a futex directly.
 #include "runtime/thread_pool.h"
 
 #include <pthread.h>
@@ -34,7 +34,8 @@ inline void pause_cpu() {
 }
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 

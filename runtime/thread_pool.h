@@ -13,7 +13,8 @@
 
 namespace kiln {
 
-/// Threads that an execution may use: KILN_NUM_THREADS, else the CPUs this process may run on. Read at each call.
+/// Threads that an execution may use: KILN_NUM_THREADS, else the CPUs this process may run on. Read at each
+/// call.
 int default_threads();
 
 /// A barrier for a fixed number of threads: generation counting, spins a bounded time, then sleeps.
@@ -64,8 +65,8 @@ class Team {
   int size_;
 };
 
-/// Workers that sleep until a team runs. They spin for a short while after each run, so that steps that follow
-/// each other closely start in about a microsecond, and use no CPU after that.
+/// Workers that sleep until a team runs. They spin for a short while after each run, so that steps that
+/// follow each other closely start in about a microsecond, and use no CPU after that.
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
@@ -113,8 +114,8 @@ void parallel_for(int64_t n, int64_t grain, void (*call)(void*, int64_t, int64_t
 }  // namespace detail
 
 /// Calls f(begin, end) on disjoint ranges that cover [0, n), in parallel on the shared pool. Every begin is a
-/// multiple of `grain`, and nothing smaller than `grain` is split, so a body that works grain by grain gives the
-/// same bits for any number of threads. Runs on the caller's thread when n <= grain or the pool is taken.
+/// multiple of `grain`, and nothing smaller than `grain` is split, so a body that works grain by grain gives
+/// the same bits for any number of threads. Runs on the caller's thread when n <= grain or the pool is taken.
 /// Throws: what f throws.
 template <typename F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {

@@ -11,6 +11,8 @@ ALLOWED = {
     "ir/base/options.cpp": "the option table's overrides",
     "ir/base/atomic_file.cpp": "numbers temporary names",
     "frontend/context.cpp": "the process's Context and the thread's State",
+    "runtime/machine.cpp": "limits of the machine, measured once a process",
+    "runtime/thread_pool.cpp": "the process's workers, made anew in a forked child",
 }
 CONSTANT = re.compile(r"\b(constexpr|consteval)\b")
 NOT_A_VARIABLE = re.compile(

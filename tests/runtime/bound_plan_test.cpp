@@ -12,7 +12,8 @@
 namespace kiln {
 namespace {
 
-/// Launches by letters: 'S' a launch of one task, 'P' one of many; a space before a letter is a declared barrier.
+/// Launches by letters: 'S' a launch of one task, 'P' one of many; a space before a letter is a declared
+/// barrier.
 Plan plan_of(const std::string& text) {
   Plan p;
   p.dims = {Dim(1), Dim(64), Dim(1'000'000)};
@@ -40,7 +41,7 @@ TEST(BoundPlan, LeavesOutBarriersWithinOneThread) {
   EXPECT_EQ(barriers(" P P"), "P P");
   EXPECT_EQ(barriers("S P S"), "S P S");
   EXPECT_EQ(barriers("PS"), "PS");
-  EXPECT_EQ(barriers("S SP"), "SS P");    // P must see the first S
+  EXPECT_EQ(barriers("S SP"), "SS P");  // P must see the first S
   EXPECT_EQ(barriers("S S P P"), "SS P P");
   EXPECT_EQ(barriers("P S S PS"), "P SS PS");
   EXPECT_EQ(barriers("SP"), "SP");
@@ -69,9 +70,9 @@ TEST(BoundPlan, KeepsEveryBarrierThatMatters) {
 
 TEST(BoundPlan, ChoosesThreadsByWork) {
   const auto small = bind_plan(plan_of("S"), {});
-  EXPECT_EQ(small->choose_threads(8, true), 1);   // one task
+  EXPECT_EQ(small->choose_threads(8, true), 1);       // one task
   const auto medium = bind_plan(plan_of("P P"), {});  // 100 us alone
-  EXPECT_EQ(medium->choose_threads(8, false), 1);  // not worth waking anyone
+  EXPECT_EQ(medium->choose_threads(8, false), 1);     // not worth waking anyone
   EXPECT_EQ(medium->choose_threads(2, true), 2);
   EXPECT_EQ(medium->choose_threads(8, true), 8);
   EXPECT_EQ(medium->choose_threads(6, true), 6);

@@ -56,7 +56,9 @@ void combine(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
   *static_cast<float*>(b[1]) = sum;
 }
 void nothing(void* const*, const int64_t*, int64_t, int64_t, void*) {}
-void overrun(void* const* b, const int64_t* dims, int64_t, int64_t, void*) { static_cast<char*>(b[0])[dims[0]] = 1; }
+void overrun(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
+  static_cast<char*>(b[0])[dims[0]] = 1;
+}
 
 KernelFn resolve(const PlanKernel& k) {
   const std::pair<const char*, KernelFn> all[] = {{"add_scalar", add_scalar}, {"flip", flip},
@@ -75,7 +77,8 @@ Plan chain(const Dim& n, int rounds) {
     p.dims.push_back(d);
     return static_cast<DimIndex>(p.dims.size() - 1);
   };
-  const DimIndex count = dim(n), bytes = dim(n * 4), tasks = dim(ceildiv(n, Dim(kChunk))), zero = dim(0), one = dim(1);
+  const DimIndex count = dim(n), bytes = dim(n * 4), tasks = dim(ceildiv(n, Dim(kChunk))), zero = dim(0),
+                 one = dim(1);
   const Dim room = ceildiv(n * 4, Dim(64)) * 64;
   const DimIndex second = dim(room), third = dim(room * 2), part_bytes = dim(ceildiv(n, Dim(kChunk)) * 4);
   const DimIndex work = dim(n * 100'000), scratch = dim(kChunk * 4);  // much work: split however small n is
@@ -90,7 +93,9 @@ Plan chain(const Dim& n, int rounds) {
                {BufferKind::output, DType::f32, 0, bytes, -1, "y"},
                {BufferKind::output, DType::f32, 1, one, -1, "sum"}};
   p.kernels = {{false, "add_scalar"}, {false, "flip"}, {false, "chunk_sums"}, {false, "combine"}};
-  p.profile = {{"add", "add", bytes, work, {3}}, {"flip", "mul", bytes, work, {4}}, {"sum", "sqrt sum", bytes, work, {5}}};
+  p.profile = {{"add", "add", bytes, work, {3}},
+               {"flip", "mul", bytes, work, {4}},
+               {"sum", "sqrt sum", bytes, work, {5}}};
   p.launches.push_back({0, {0, 1, 2}, {count}, tasks, -1, true, 0});
   for (int r = 0; r < rounds; ++r)
     p.launches.push_back({1, {r % 2 ? 3 : 2, r % 2 ? 2 : 3}, {count}, tasks, -1, true, 1});
@@ -107,7 +112,8 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-Result run(const Executable& exe, int64_t n, int threads, bool symbolic = false, Profiler* profiler = nullptr) {
+Result run(const Executable& exe, int64_t n, int threads, bool symbolic = false,
+           Profiler* profiler = nullptr) {
   std::vector<float> x(static_cast<size_t>(n));
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.25f + 1e-3f * static_cast<float>(i % 997);
   Result r{std::vector<float>(x.size(), -7.0f), -1.0f};
@@ -129,7 +135,8 @@ TEST(Executor, SameBitsForAnyNumberOfThreads) {
     const Result expected = run(exe, n, 1);
     ASSERT_GT(expected.sum, 0.0f);
     ASSERT_NE(expected.y.back(), -7.0f);
-    for (int threads = 2; threads <= 8; ++threads) EXPECT_EQ(run(exe, n, threads), expected) << n << " " << threads;
+    for (int threads = 2; threads <= 8; ++threads)
+      EXPECT_EQ(run(exe, n, threads), expected) << n << " " << threads;
     EXPECT_EQ(run(exe, n, 0), expected);
   }
 }
@@ -137,7 +144,8 @@ TEST(Executor, SameBitsForAnyNumberOfThreads) {
 TEST(Executor, ComputesThePlan) {
   const Executable exe(chain(3, 1), resolve);
   const Result r = run(exe, 3, 2);
-  EXPECT_THAT(r.y, testing::ElementsAre(testing::FloatEq(1.6875f), testing::FloatEq(1.68975f), testing::FloatEq(1.692f)));
+  EXPECT_THAT(r.y, testing::ElementsAre(testing::FloatEq(1.6875f), testing::FloatEq(1.68975f),
+                                        testing::FloatEq(1.692f)));
 }
 
 TEST(Executor, EmptyTensorsRunNoTask) {
@@ -207,11 +215,14 @@ TEST(Executor, NamesWhatIsMissing) {
   void* const outputs[] = {y, &sum};
   void* const no_outputs[] = {y, nullptr};
   const uint64_t s = 0;
-  const auto fails = [&](const Invocation& call) { return error_of([&] { exe.run(call); }, ErrorKind::invalid); };
+  const auto fails = [&](const Invocation& call) {
+    return error_of([&] { exe.run(call); }, ErrorKind::invalid);
+  };
   EXPECT_EQ(fails({}), "executor: number of externals differs; got 0, expected 1");
   EXPECT_EQ(fails({externals, externals, {&s, 1}}), "executor: number of outputs differs; got 1, expected 2");
   EXPECT_EQ(fails({externals, outputs, {}}), "executor: number of scalars differs; got 0, expected 1");
-  EXPECT_EQ(fails({externals, no_outputs, {&s, 1}}), "executor: no memory given for output 1 (sum); expected 1 bytes");
+  EXPECT_EQ(fails({externals, no_outputs, {&s, 1}}),
+            "executor: no memory given for output 1 (sum); expected 1 bytes");
   const int64_t one = 1;
   EXPECT_EQ(fails({externals, outputs, {&s, 1}, {&one, 1}}),
             "executor: number of symbol values differs; got 1, expected 0");
@@ -220,15 +231,19 @@ TEST(Executor, NamesWhatIsMissing) {
 TEST(Executor, RefusesUnsoundPlans) {
   Plan p = chain(10, 1);
   p.kernels[1].symbol = "none";
-  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal), testing::HasSubstr("no kernel named none"));
+  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
+              testing::HasSubstr("no kernel named none"));
   p.kernels[1] = {true, "none"};
-  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal), testing::HasSubstr("no builtin named none"));
+  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
+              testing::HasSubstr("no builtin named none"));
   p = chain(10, 1);
   p.launches[0].kernel = 77;
-  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal), testing::HasSubstr("kernel of launch 0"));
+  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
+              testing::HasSubstr("kernel of launch 0"));
   p = chain(10, 1);
   p.arena_bytes = p.buffers[2].bytes;
-  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal), testing::HasSubstr("buffer 3 (%2) ends at"));
+  EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
+              testing::HasSubstr("buffer 3 (%2) ends at"));
 }
 
 TEST(Executor, FindsWritesBehindTheArena) {
@@ -239,7 +254,8 @@ TEST(Executor, FindsWritesBehindTheArena) {
   p.kernels = {{false, "overrun"}};
   p.launches = {{0, {0}, {1}, -1, -1, true, -1}};
   const Executable exe(p, resolve);
-  EXPECT_THAT(error_of([&] { exe.run({}); }, ErrorKind::internal), testing::HasSubstr("behind the end of the arena"));
+  EXPECT_THAT(error_of([&] { exe.run({}); }, ErrorKind::internal),
+              testing::HasSubstr("behind the end of the arena"));
   EXPECT_EQ(ArenaPool::shared().stats().in_use, 0u);
 }
 
@@ -247,7 +263,8 @@ TEST(Executor, OutOfMemoryNamesTheLargestBuffers) {
   Plan p;
   p.dims = {Dim(0), Dim(int64_t{3} << 20), Dim(int64_t{1} << 46)};
   p.arena_bytes = 2;
-  p.buffers = {{BufferKind::arena, DType::f32, -1, 1, 0, "%small"}, {BufferKind::arena, DType::f32, -1, 2, 0, "%large"}};
+  p.buffers = {{BufferKind::arena, DType::f32, -1, 1, 0, "%small"},
+               {BufferKind::arena, DType::f32, -1, 2, 0, "%large"}};
   const Executable exe(p, resolve);
   const std::string e = error_of([&] { exe.run({}); }, ErrorKind::device);
   EXPECT_THAT(e, testing::HasSubstr("arena: out of memory; asked for 67108864.0 MiB"));
