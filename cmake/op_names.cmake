@@ -17,7 +17,7 @@ foreach(file IN LISTS FILES)
 endforeach()
 list(LENGTH names count)
 list(JOIN names "\",\n    \"" joined)
-file(CONFIGURE OUTPUT ${OUT_DIR}/op_names.h CONTENT "// Generated from ir/ops/*.cpp; do not edit.
+file(CONFIGURE OUTPUT ${OUT_DIR}/ir/op_names.h CONTENT "// Generated from ir/ops/*.cpp; do not edit.
 #pragma once
 #include <string_view>
 namespace kiln {
@@ -26,7 +26,7 @@ inline constexpr std::string_view kOpNames[kOpCount] = {
     \"@joined@\"};
 }  // namespace kiln
 " @ONLY)
-file(CONFIGURE OUTPUT ${OUT_DIR}/op_table.cpp CONTENT "// Generated from ir/ops/*.cpp; do not edit.
+file(CONFIGURE OUTPUT ${OUT_DIR}/ir/op_table.cpp CONTENT "// Generated from ir/ops/*.cpp; do not edit.
 #include \"ir/op.h\"
 namespace kiln {
 @decls@

@@ -69,7 +69,8 @@ class Walk {
       GradArgs args{b_, e.in, {&e.out, 1}, {&grad->second, 1}, *e.attrs, {}};
       for (Value v : e.in) args.needs.push_back(wanted(e, v));
       in_grads = d.grad(args);
-      KILN_ASSERT(in_grads.size() == e.in.size(), "{}: derivative gives {} gradients", d.name, in_grads.size());
+      KILN_ASSERT(in_grads.size() == e.in.size(), "{}: derivative gives {} gradients", d.name,
+                  in_grads.size());
     }
     for (size_t i = 0; i < e.in.size(); ++i) {
       if (!wanted(e, e.in[i])) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation over a tape of ops by the rows' derivative rules. The same walk serves recorded
-// graphs and the eager tape: only the Builder differs.
+// Reverse-mode differentiation over a tape of ops by the rows' derivative rules. The same walk serves
+// recorded graphs and the eager tape: only the Builder differs.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,9 @@ struct TapeEntry {
 };
 
 struct BackwardRequest {
-  std::span<const TapeEntry> tape;            ///< in program order
-  std::vector<std::pair<Value, Value>> seeds; ///< (output, its gradient)
-  std::function<bool(Value)> needs_grad;      ///< whether a gradient is wanted for or through this value
+  std::span<const TapeEntry> tape;             ///< in program order
+  std::vector<std::pair<Value, Value>> seeds;  ///< (output, its gradient)
+  std::function<bool(Value)> needs_grad;       ///< whether a gradient is wanted for or through this value
   /// Called once per value when its gradient is complete, in the order gradients become complete; returns the
   /// gradient to go on with (tensor hooks). May be empty.
   std::function<Value(Value, Value)> on_grad;

@@ -48,11 +48,13 @@ AttrKind kind_of(const AttrValue& v) {
 
 Type infer_type(Op o, std::span<const Type> in, const Attrs& attrs, SourceLoc loc) {
   const OpDef& d = def(o);
-  KILN_ASSERT(d.inputs < 0 || static_cast<size_t>(d.inputs) == in.size(), "{} takes {} operands, got {}", d.name,
-              d.inputs, in.size());
-  KILN_ASSERT(attrs.size() == d.attrs.size(), "{} takes {} attributes, got {}", d.name, d.attrs.size(), attrs.size());
+  KILN_ASSERT(d.inputs < 0 || static_cast<size_t>(d.inputs) == in.size(), "{} takes {} operands, got {}",
+              d.name, d.inputs, in.size());
+  KILN_ASSERT(attrs.size() == d.attrs.size(), "{} takes {} attributes, got {}", d.name, d.attrs.size(),
+              attrs.size());
   for (size_t i = 0; i < attrs.size(); ++i)
-    KILN_ASSERT(kind_of(attrs[i]) == d.attrs[i].kind, "{}: attribute {} has the wrong kind", d.name, d.attrs[i].name);
+    KILN_ASSERT(kind_of(attrs[i]) == d.attrs[i].kind, "{}: attribute {} has the wrong kind", d.name,
+                d.attrs[i].name);
   const std::string where = loc.known() ? fmt::format("{} ({})", d.name, loc.str()) : std::string(d.name);
   return d.infer({in, attrs, where});
 }
@@ -60,11 +62,12 @@ Type infer_type(Op o, std::span<const Type> in, const Attrs& attrs, SourceLoc lo
 void verify(const Graph& g) {
   std::vector<bool> defined(g.value_count(), false);
   auto check_defined = [&](Value v, const std::string& user) {
-    KILN_ASSERT(v.id >= 0 && v.id < g.value_count() && defined[v.id], "{}: value %{} is used before it is defined",
-                user, v.id);
+    KILN_ASSERT(v.id >= 0 && v.id < g.value_count() && defined[v.id],
+                "{}: value %{} is used before it is defined", user, v.id);
   };
   for (const GraphInput& in : g.inputs) {
-    KILN_ASSERT(in.kind != InputKind::scalar || g.type(in.value).shape.empty(), "scalar input {} is not 0-d", in.name);
+    KILN_ASSERT(in.kind != InputKind::scalar || g.type(in.value).shape.empty(), "scalar input {} is not 0-d",
+                in.name);
     defined[in.value.id] = true;
   }
   for (const Node& n : g.nodes) {
@@ -82,7 +85,8 @@ void verify(const Graph& g) {
   for (const GraphOutput& out : g.outputs) {
     check_defined(out.value, "output");
     if (out.alias_input < 0) continue;
-    KILN_ASSERT(out.alias_input < static_cast<int>(g.inputs.size()), "output aliases input {}", out.alias_input);
+    KILN_ASSERT(out.alias_input < static_cast<int>(g.inputs.size()), "output aliases input {}",
+                out.alias_input);
     KILN_ASSERT(g.type(out.value) == g.type(g.inputs[out.alias_input].value),
                 "output of type {} aliases input of type {}", g.type(out.value).str(),
                 g.type(g.inputs[out.alias_input].value).str());

@@ -10,7 +10,8 @@
 
 namespace kiln {
 
-/// What an input stands for. Run-time scalars (learning rate, step, rng offset) are 0-d inputs of kind scalar.
+/// What an input stands for. Run-time scalars (learning rate, step, rng offset) are 0-d inputs of kind
+/// scalar.
 enum class InputKind : uint8_t { arg, param, state, scalar, captured };
 const char* to_string(InputKind k);
 
@@ -28,8 +29,8 @@ struct GraphOutput {
 
 /// Where a node came from: never part of a cache key.
 struct Origin {
-  SourceLoc loc;      ///< the user's line
-  int32_t scope = -1; ///< index into Graph::scopes: module path and composite, "blocks.0.ln1/layer_norm"
+  SourceLoc loc;       ///< the user's line
+  int32_t scope = -1;  ///< index into Graph::scopes: module path and composite, "blocks.0.ln1/layer_norm"
 };
 
 struct Node {

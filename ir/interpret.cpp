@@ -63,7 +63,8 @@ Symbols bind(const Graph& g, std::span<const HostTensor> inputs) {
     for (size_t d = 0; d < std::min(s.size(), inputs[i].ref.shape.size()); ++d) {
       std::vector<std::string> names;
       s[d].collect_symbols(names);
-      if (names.size() == 1 && s[d] == Dim::symbol(names[0])) symbols.emplace(names[0], inputs[i].ref.shape[d]);
+      if (names.size() == 1 && s[d] == Dim::symbol(names[0]))
+        symbols.emplace(names[0], inputs[i].ref.shape[d]);
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -89,7 +90,8 @@ std::vector<int> last_uses(const Graph& g) {
   std::vector<int> last(static_cast<size_t>(g.value_count()), -1);
   for (size_t i = 0; i < g.nodes.size(); ++i)
     for (Value v : g.nodes[i].in) last[static_cast<size_t>(v.id)] = static_cast<int>(i);
-  for (const GraphOutput& o : g.outputs) last[static_cast<size_t>(o.value.id)] = static_cast<int>(g.nodes.size());
+  for (const GraphOutput& o : g.outputs)
+    last[static_cast<size_t>(o.value.id)] = static_cast<int>(g.nodes.size());
   return last;
 }
 
@@ -122,8 +124,8 @@ HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape) {
   try {
     t.ref.data = ::operator new(bytes, kAlign);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::device, fmt::format("out of memory: no {} bytes for {}[{}]", bytes, dtype_name(dtype),
-                                               fmt::join(t.ref.shape, ",")));
+    throw Error(ErrorKind::device, fmt::format("out of memory: no {} bytes for {}[{}]", bytes,
+                                               dtype_name(dtype), fmt::join(t.ref.shape, ",")));
   }
   t.storage = std::shared_ptr<void>(t.ref.data, [](void* p) { ::operator delete(p, kAlign); });
   if (poisoned) poison(t.ref);
@@ -155,18 +157,21 @@ void copy_elements(const TensorRef& src, const TensorRef& dst) {
   if (src.numel() == 0) return;
   const std::vector<int64_t>* strides[] = {&src.strides, &dst.strides};
   const loops::Loops l = loops::collapse(src.shape, strides);
-  loops::copy(static_cast<const char*>(src.data), static_cast<char*>(dst.data), l, loops::raw_of(src.dtype).from);
+  loops::copy(static_cast<const char*>(src.data), static_cast<char*>(dst.data), l,
+              loops::raw_of(src.dtype).from);
 }
 
 HostTensor evaluate(Op o, std::span<const HostTensor> in, const Attrs& attrs) {
   const OpDef& d = def(o);
   std::vector<Type> types;
   types.reserve(in.size());
-  for (const HostTensor& t : in) types.push_back({t.ref.dtype, Shape(t.ref.shape.begin(), t.ref.shape.end())});
+  for (const HostTensor& t : in)
+    types.push_back({t.ref.dtype, Shape(t.ref.shape.begin(), t.ref.shape.end())});
   const Type type = infer_type(o, types, attrs);
   if (d.view) {
     if (std::optional<ViewLayout> v = d.view(in[0].ref, attrs)) {
-      char* data = static_cast<char*>(in[0].ref.data) + v->offset * static_cast<int64_t>(dtype_size(type.dtype));
+      char* data =
+          static_cast<char*>(in[0].ref.data) + v->offset * static_cast<int64_t>(dtype_size(type.dtype));
       return {{type.dtype, data, std::move(v->shape), std::move(v->strides)}, in[0].storage};
     }
   }

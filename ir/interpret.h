@@ -40,7 +40,8 @@ HostTensor evaluate(Op o, std::span<const HostTensor> in, const Attrs& attrs);
 void copy_elements(const TensorRef& src, const TensorRef& dst);
 
 /// Runs `g` on `inputs` (one per graph input). `observe` (may be empty) sees every node's result.
-/// Values are freed after their last use. Static shapes only: symbols take their values from the inputs' shapes.
+/// Values are freed after their last use. Static shapes only: symbols take their values from the inputs'
+/// shapes.
 std::vector<HostTensor> interpret(const Graph& g, std::span<const HostTensor> inputs,
                                   const std::function<void(int node, const HostTensor&)>& observe = {});
 

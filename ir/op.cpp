@@ -36,13 +36,9 @@ int64_t TensorRef::numel() const {
   return n;
 }
 
-Value Builder::constant(double v, const Type& t) {
-  return emit(op("constant"), {}, {v, t.dtype, t.shape});
-}
+Value Builder::constant(double v, const Type& t) { return emit(op("constant"), {}, {v, t.dtype, t.shape}); }
 
-Value Builder::cast(Value v, DType to) {
-  return type(v).dtype == to ? v : emit(op("cast"), {v}, {to});
-}
+Value Builder::cast(Value v, DType to) { return type(v).dtype == to ? v : emit(op("cast"), {v}, {to}); }
 
 Value Builder::expand(Value v, const Shape& shape) {
   return type(v).shape == shape ? v : emit(op("expand"), {v}, {shape});

@@ -14,7 +14,7 @@
 #include "ir/base/dim.h"
 #include "ir/base/dtype.h"
 #include "ir/base/error.h"
-#include "op_names.h"
+#include "ir/op_names.h"
 
 namespace kiln {
 
@@ -43,7 +43,8 @@ struct Type {
 
 /// What lowers an op, what fuses with it, and how it differentiates by default.
 enum class OpKind : uint8_t {
-  elementwise,  ///< same-shape inputs; out[i] = f(in[i]...). Includes iota, constant, random (no inputs' data)
+  elementwise,  ///< same-shape inputs; out[i] = f(in[i]...). Includes iota, constant, random (no inputs'
+                ///< data)
   reduce,       ///< attr 0 "dims": reduced away
   view,         ///< affine index map with bounds; no arithmetic
   gather,       ///< index map that reads a tensor
@@ -105,7 +106,7 @@ struct GradArgs {
   std::span<const Value> out;
   std::span<const Value> grad;  ///< per output; always valid
   const Attrs& attrs;
-  std::vector<bool> needs;      ///< per input: whether its gradient is wanted
+  std::vector<bool> needs;  ///< per input: whether its gradient is wanted
 };
 
 /// Arguments of a reference evaluation; outputs are contiguous and uninitialised.
@@ -120,21 +121,23 @@ struct OpDef {
   std::string_view name;
   OpKind kind = OpKind::elementwise;
   std::span<const AttrDef> attrs = {};
-  int8_t inputs = 1;                                        ///< -1: any number
-  Type (*infer)(const InferArgs&) = nullptr;                ///< shape-and-dtype rule
-  std::vector<Value> (*grad)(const GradArgs&) = nullptr;    ///< null: backward through it is an error
-  bool constant_gradient = false;                           ///< derivative is zero everywhere: nothing flows, no error
-  void (*eval)(const EvalArgs&) = nullptr;                  ///< reference evaluation; null where `view` always can
-  /// View kind: the layout that reads `in` without a copy, or nothing when one is needed. Null: always copies.
+  int8_t inputs = 1;                                      ///< -1: any number
+  Type (*infer)(const InferArgs&) = nullptr;              ///< shape-and-dtype rule
+  std::vector<Value> (*grad)(const GradArgs&) = nullptr;  ///< null: backward through it is an error
+  bool constant_gradient = false;           ///< derivative is zero everywhere: nothing flows, no error
+  void (*eval)(const EvalArgs&) = nullptr;  ///< reference evaluation; null where `view` always can
+  /// View kind: the layout that reads `in` without a copy, or nothing when one is needed. Null: always
+  /// copies.
   std::optional<ViewLayout> (*view)(const TensorRef& in, const Attrs&) = nullptr;
-  /// Elementwise and reduce kind: the scalar body for writers, "{0} + {1}" or "kn::<op>({0})"; reduce: the combine
-  /// of {0} and {1}, empty where it carries indices (argmax). Beside operands a body may name {T}, the result's
-  /// element type; {value}, attribute 0; {index}, the index along attribute 0; {flat}, the row-major index.
+  /// Elementwise and reduce kind: the scalar body for writers, "{0} + {1}" or "kn::<op>({0})"; reduce: the
+  /// combine of {0} and {1}, empty where it carries indices (argmax). Beside operands a body may name {T},
+  /// the result's element type; {value}, attribute 0; {index}, the index along attribute 0; {flat}, the
+  /// row-major index.
   std::string_view body = {};
-  double flops = 1;                                         ///< per output element (reduce: per input element)
-  double lo = -2, hi = 2;                                   ///< domain of inputs for generated tests
+  double flops = 1;        ///< per output element (reduce: per input element)
+  double lo = -2, hi = 2;  ///< domain of inputs for generated tests
   std::string_view doc = {};
-  std::string_view source = {};                             ///< PyTorch op or paper
+  std::string_view source = {};  ///< PyTorch op or paper
 };
 
 /// The row of `o`.

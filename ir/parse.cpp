@@ -31,7 +31,8 @@ class Parser {
       column = text_[i] == '\n' ? 1 : column + 1;
       line += text_[i] == '\n';
     }
-    throw Error(ErrorKind::invalid, fmt::format("parse_graph: line {}, column {}: expected {}", line, column, expected));
+    throw Error(ErrorKind::invalid,
+                fmt::format("parse_graph: line {}, column {}: expected {}", line, column, expected));
   }
   void skip() {
     while (at_ < text_.size()) {
@@ -52,7 +53,8 @@ class Parser {
   std::string name() {
     skip();
     const size_t from = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_'))
+      ++at_;
     if (at_ == from) fail("a name");
     return std::string(text_.substr(from, at_ - from));
   }
@@ -99,7 +101,8 @@ class Parser {
     punct('[');
     Shape s;
     if (try_punct(']')) return s;
-    do s.push_back(parse_dim(dim_text())); while (try_punct(','));
+    do s.push_back(parse_dim(dim_text()));
+    while (try_punct(','));
     punct(']');
     return s;
   }
@@ -151,7 +154,8 @@ class Parser {
     std::vector<int64_t> v;
     punct('(');
     if (try_punct(')')) return v;
-    do v.push_back(number<int64_t>("an integer")); while (try_punct(','));
+    do v.push_back(number<int64_t>("an integer"));
+    while (try_punct(','));
     punct(')');
     return v;
   }
@@ -191,7 +195,8 @@ class Parser {
     std::vector<Value> in;
     skip();
     if (at_ < text_.size() && text_[at_] == '%') {
-      do in.push_back(value()); while (try_punct(','));
+      do in.push_back(value());
+      while (try_punct(','));
     }
     Attrs a = attrs(def(*o));
     if (def(*o).inputs >= 0 && static_cast<size_t>(def(*o).inputs) != in.size())

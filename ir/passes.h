@@ -8,7 +8,8 @@ namespace kiln {
 
 /// Removes nodes that no output needs. Inputs stay.
 Graph eliminate_dead_code(const Graph& g);
-/// Merges nodes with equal op, operands and attributes (random nodes have distinct offsets, so they never merge).
+/// Merges nodes with equal op, operands and attributes (random nodes have distinct offsets, so they never
+/// merge).
 Graph eliminate_common_subexpressions(const Graph& g);
 /// Bit-safe local rewrites to a fixed point: view of view, expand of constant, cast to the same dtype,
 /// x*1, x+0 only where IEEE results are unchanged, double negation, sum over no dims, folding of constants.

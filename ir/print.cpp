@@ -24,7 +24,9 @@ struct AttrPrinter {
   }
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(DType v) const { return std::string(dtype_name(v)); }
-  std::string operator()(const std::vector<int64_t>& v) const { return fmt::format("({})", fmt::join(v, ",")); }
+  std::string operator()(const std::vector<int64_t>& v) const {
+    return fmt::format("({})", fmt::join(v, ","));
+  }
   std::string operator()(const Shape& v) const { return shape_str(v); }
 };
 
@@ -46,8 +48,8 @@ std::string print(const Graph& g, const PrintOptions& o) {
   auto define = [&](Value v) { return number[v.id] = o.canonical ? next++ : v.id; };
   std::string out = fmt::format("graph {} {{\n", o.canonical ? "g" : g.name);
   for (const GraphInput& in : g.inputs)
-    out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(), to_string(in.kind),
-                       o.canonical || in.name.empty() ? "" : " " + quoted(in.name));
+    out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(),
+                       to_string(in.kind), o.canonical || in.name.empty() ? "" : " " + quoted(in.name));
   for (const Node& n : g.nodes) {
     std::string line;
     for (Value v : n.in) line += fmt::format("{}%{}", line.empty() ? " " : ", ", number[v.id]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of products over index sets. Evaluated by the installed matmul on rank-3 views; a copy is made only when the
-// dims of an index set do not merge by their strides.
+// Sums of products over index sets. Evaluated by the installed matmul on rank-3 views; a copy is made only
+// when the dims of an index set do not merge by their strides.
 #include <algorithm>
 
 #include "ir/ops/loops.h"
@@ -44,11 +44,13 @@ Dims range(int64_t from, size_t n) {
 // --- type rule ---
 
 void want_pairs(const InferArgs& a, const Dims& in_a, const Dims& in_b, std::string_view what) {
-  if (in_a.size() != in_b.size()) a.fail("{} dims differ in number; got {} and {}", what, in_a.size(), in_b.size());
+  if (in_a.size() != in_b.size())
+    a.fail("{} dims differ in number; got {} and {}", what, in_a.size(), in_b.size());
   for (size_t i = 0; i < in_a.size(); ++i) {
     const Dim &x = a.in[0].shape[in_a[i]], &y = a.in[1].shape[in_b[i]];
     if (x != y)
-      a.fail("{} dims differ; got {} x {}, expected {} == {}", what, a.in[0].str(), a.in[1].str(), x.str(), y.str());
+      a.fail("{} dims differ; got {} x {}, expected {} == {}", what, a.in[0].str(), a.in[1].str(), x.str(),
+             y.str());
   }
 }
 Type dot_infer(const InferArgs& a) {
@@ -85,7 +87,8 @@ bool merge(const TensorRef& x, const Dims& dims, int64_t& size, int64_t& stride)
 HostTensor rank3(const HostTensor& x, const Dims& g0, const Dims& g1, const Dims& g2) {
   HostTensor out{{x.ref.dtype, x.ref.data, {0, 0, 0}, {0, 0, 0}}, x.storage};
   auto &n = out.ref.shape, &s = out.ref.strides;
-  if (merge(x.ref, g0, n[0], s[0]) && merge(x.ref, g1, n[1], s[1]) && merge(x.ref, g2, n[2], s[2])) return out;
+  if (merge(x.ref, g0, n[0], s[0]) && merge(x.ref, g1, n[1], s[1]) && merge(x.ref, g2, n[2], s[2]))
+    return out;
   out = contiguous(evaluate(op("permute"), {{x}}, {joined(joined(g0, g1), g2)}).ref);
   auto count = [&](const Dims& g) {
     int64_t c = 1;
@@ -135,8 +138,8 @@ void dot_eval(const EvalArgs& a) {
 
 // --- derivative ---
 
-/// The gradient of one operand contracts g with the other over the other's free dims, then puts dims back in place.
-/// Either order of the two gives it; the one that needs no permutation is taken.
+/// The gradient of one operand contracts g with the other over the other's free dims, then puts dims back in
+/// place. Either order of the two gives it; the one that needs no permutation is taken.
 Value operand_grad(const GradArgs& a, int o) {
   Builder& b = a.b;
   const Value self = a.in[static_cast<size_t>(o)], other = a.in[static_cast<size_t>(1 - o)];
@@ -145,7 +148,8 @@ Value operand_grad(const GradArgs& a, int o) {
   const int64_t nb = static_cast<int64_t>(rs.batch.size()), nf = static_cast<int64_t>(rs.free.size());
   const int64_t nc = static_cast<int64_t>(rs.contract.size());
   const Dims batch_g = range(0, rs.batch.size()), free_g = range(nb + (o == 0 ? nf : 0), ro.free.size());
-  // Dims of the result: batch, then self's free dims and the contracted ones in the order they stand in `other`.
+  // Dims of the result: batch, then self's free dims and the contracted ones in the order they stand in
+  // `other`.
   auto places = [&](int64_t free_at, int64_t contract_at) {
     Dims place(b.type(self).shape.size());
     for (int64_t i = 0; i < nb; ++i) place[rs.batch[i]] = i;
@@ -166,12 +170,14 @@ std::vector<Value> dot_grad(const GradArgs& a) {
   return {a.needs[0] ? operand_grad(a, 0) : Value{}, a.needs[1] ? operand_grad(a, 1) : Value{}};
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "dot_general", .kind = OpKind::contract, .attrs = dot_attrs, .inputs = 2, .infer = dot_infer,
-     .grad = dot_grad, .eval = dot_eval, .flops = 2,
+    {.name = "dot_general", .kind = OpKind::contract, .attrs = dot_attrs, .inputs = 2,
+     .infer = dot_infer, .grad = dot_grad, .eval = dot_eval, .flops = 2,
      .doc = "Sum of products over the contracted dims; dims of the result: batch, free of a, free of b.",
      .source = "xla::DotGeneral"},
 };
+// clang-format on
 
 }  // namespace
 

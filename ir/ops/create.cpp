@@ -13,7 +13,8 @@ namespace {
 
 using namespace rules;  // NOLINT: the rows are written in terms of its words
 
-constexpr AttrDef constant_attrs[] = {{"value", AttrKind::real}, {"dtype", AttrKind::dtype}, {"shape", AttrKind::dims}};
+constexpr AttrDef constant_attrs[] = {
+    {"value", AttrKind::real}, {"dtype", AttrKind::dtype}, {"shape", AttrKind::dims}};
 constexpr AttrDef iota_attrs[] = {{"dim", AttrKind::integer}, {"shape", AttrKind::dims}};
 constexpr AttrDef random_attrs[] = {{"shape", AttrKind::dims}};
 
@@ -28,7 +29,8 @@ Type constant_infer(const InferArgs& a) {
 template <typename T>
 T element(double v) {
   if constexpr (std::is_same_v<T, bool>) return v != 0;
-  else if constexpr (std::is_integral_v<T>) return v >= 0x1p63 ? T(INT64_MAX) : v < -0x1p63 ? T(INT64_MIN) : T(int64_t(v));
+  else if constexpr (std::is_integral_v<T>)
+    return v >= 0x1p63 ? T(INT64_MAX) : v < -0x1p63 ? T(INT64_MIN) : T(int64_t(v));
   else return T(static_cast<loops::compute_t<T>>(v));
 }
 void constant_eval(const EvalArgs& a) {
@@ -60,7 +62,8 @@ Type random_infer(const InferArgs& a) {
 }
 /// Philox4x32-10 with key `seed` and counter (block, offset).
 std::array<uint32_t, 4> philox4x32(uint64_t seed, uint64_t block, uint64_t offset) {
-  std::array<uint32_t, 4> c = {uint32_t(block), uint32_t(block >> 32), uint32_t(offset), uint32_t(offset >> 32)};
+  std::array<uint32_t, 4> c = {uint32_t(block), uint32_t(block >> 32), uint32_t(offset),
+                               uint32_t(offset >> 32)};
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c[0], p1 = uint64_t{0xCD9E8D57u} * c[2];
@@ -82,18 +85,21 @@ void random_eval(const EvalArgs& a) {
   });
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "constant", .attrs = constant_attrs, .inputs = 0, .infer = constant_infer, .constant_gradient = true,
-     .eval = constant_eval, .body = "{value}", .flops = 0, .doc = "One value in every element.",
-     .source = "torch.full"},
-    {.name = "iota", .attrs = iota_attrs, .inputs = 0, .infer = iota_infer, .constant_gradient = true,
-     .eval = iota_eval, .body = "{index}", .flops = 0, .doc = "Each element's index along a dim, as i64.",
-     .source = "torch.arange"},
-    {.name = "random_uniform", .attrs = random_attrs, .inputs = 2, .infer = random_infer, .constant_gradient = true,
-     .eval = random_eval, .body = "kn::random_uniform({0}, {1}, {flat})", .flops = 20,
-     .doc = "Uniform f32 in [0, 1) by Philox4x32-10 from (seed, offset); element j is lane j % 4 of block j / 4.",
+    {.name = "constant", .attrs = constant_attrs, .inputs = 0, .infer = constant_infer,
+     .constant_gradient = true, .eval = constant_eval, .body = "{value}", .flops = 0,
+     .doc = "One value in every element.", .source = "torch.full"},
+    {.name = "iota", .attrs = iota_attrs, .inputs = 0, .infer = iota_infer,
+     .constant_gradient = true, .eval = iota_eval, .body = "{index}", .flops = 0,
+     .doc = "Each element's index along a dim, as i64.", .source = "torch.arange"},
+    {.name = "random_uniform", .attrs = random_attrs, .inputs = 2, .infer = random_infer,
+     .constant_gradient = true, .eval = random_eval, .body = "kn::random_uniform({0}, {1}, {flat})",
+     .flops = 20,
+     .doc = "Uniform f32 in [0, 1) by Philox4x32-10; element j is lane j % 4 of block j / 4.",
      .source = "Salmon et al., Parallel random numbers: as easy as 1, 2, 3"},
 };
+// clang-format on
 
 }  // namespace
 

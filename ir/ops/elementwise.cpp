@@ -18,33 +18,57 @@ using U = uint64_t;
 // --- evaluation: one function per compute type ---
 
 struct Neg {
-  template <std::floating_point T> static T f(T x) { return -x; }
+  template <std::floating_point T>
+  static T f(T x) {
+    return -x;
+  }
   static I f(I x) { return I(U{0} - U(x)); }
 };
 struct Abs {
-  template <std::floating_point T> static T f(T x) { return std::fabs(x); }
+  template <std::floating_point T>
+  static T f(T x) {
+    return std::fabs(x);
+  }
   static I f(I x) { return x < 0 ? I(U{0} - U(x)) : x; }
 };
 struct Sign {
-  template <typename T> static T f(T x) { return T(T(0) < x) - T(x < T(0)); }
+  template <typename T>
+  static T f(T x) {
+    return T(T(0) < x) - T(x < T(0));
+  }
 };
 struct Add {
-  template <std::floating_point T> static T f(T a, T b) { return a + b; }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return a + b;
+  }
   static I f(I a, I b) { return I(U(a) + U(b)); }
 };
 struct Sub {
-  template <std::floating_point T> static T f(T a, T b) { return a - b; }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return a - b;
+  }
   static I f(I a, I b) { return I(U(a) - U(b)); }
 };
 struct Mul {
-  template <std::floating_point T> static T f(T a, T b) { return a * b; }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return a * b;
+  }
   static I f(I a, I b) { return I(U(a) * U(b)); }
 };
 struct Div {
-  template <std::floating_point T> static T f(T a, T b) { return a / b; }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return a / b;
+  }
 };
 struct Pow {
-  template <std::floating_point T> static T f(T a, T b) { return std::pow(a, b); }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return std::pow(a, b);
+  }
   /// A negative exponent gives the quotient cut to an integer: 0 unless the base is 1 or -1.
   static I f(I a, I b) {
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
@@ -55,19 +79,29 @@ struct Pow {
   }
 };
 struct Maximum {
-  template <typename T> static T f(T a, T b) { return (a > b || a != a) ? a : b; }
+  template <typename T>
+  static T f(T a, T b) {
+    return (a > b || a != a) ? a : b;
+  }
 };
 struct Minimum {
-  template <typename T> static T f(T a, T b) { return (a < b || a != a) ? a : b; }
+  template <typename T>
+  static T f(T a, T b) {
+    return (a < b || a != a) ? a : b;
+  }
 };
 struct Fmod {
   static constexpr std::string_view kName = "fmod";
-  template <std::floating_point T> static T f(T a, T b) { return std::fmod(a, b); }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return std::fmod(a, b);
+  }
   static I f(I a, I b) { return b == -1 ? 0 : a % b; }
 };
 struct Remainder {
   static constexpr std::string_view kName = "remainder";
-  template <std::floating_point T> static T f(T a, T b) {
+  template <std::floating_point T>
+  static T f(T a, T b) {
     const T m = std::fmod(a, b);
     return m != 0 && (b < 0) != (m < 0) ? m + b : m;
   }
@@ -79,7 +113,8 @@ struct Remainder {
 struct FloorDivide {
   static constexpr std::string_view kName = "floor_divide";
   /// Source: c10::div_floor_floating, which follows Python's //.
-  template <std::floating_point T> static T f(T a, T b) {
+  template <std::floating_point T>
+  static T f(T a, T b) {
     if (b == 0) return a / b;
     const T m = std::fmod(a, b);
     T q = (a - m) / b;
@@ -94,7 +129,10 @@ struct FloorDivide {
   }
 };
 struct Atan2 {
-  template <std::floating_point T> static T f(T a, T b) { return std::atan2(a, b); }
+  template <std::floating_point T>
+  static T f(T a, T b) {
+    return std::atan2(a, b);
+  }
 };
 
 /// Integer division by zero has no value; found before any thread starts.
@@ -128,7 +166,10 @@ void where_eval(const EvalArgs& a) {
   const loops::Move raw = loops::raw_of(t);
   const loops::Move loads[] = {loops::raw_of(DType::boolean), raw, raw};
   loops::run(a.in, loads, a.out[0], raw,
-             size == 1 ? select<uint8_t> : size == 2 ? select<uint16_t> : size == 4 ? select<uint32_t> : select<uint64_t>);
+             size == 1   ? select<uint8_t>
+             : size == 2 ? select<uint16_t>
+             : size == 4 ? select<uint32_t>
+                         : select<uint64_t>);
 }
 
 /// float -> integer cuts towards zero; NaN and what does not fit give the lowest value, as x86 does.
@@ -158,7 +199,8 @@ loops::Kernel cast_loop(DType to) {
   if (to == DType::boolean) return nonzero_loop<From>;
   if (to == DType::f64) return convert_loop<From, double, double>;
   if (is_floating(to)) return convert_loop<From, float, float>;
-  if (to == DType::i32) return convert_loop<From, std::conditional_t<std::floating_point<From>, int32_t, I>, I>;
+  if (to == DType::i32)
+    return convert_loop<From, std::conditional_t<std::floating_point<From>, int32_t, I>, I>;
   return convert_loop<From, I, I>;
 }
 void cast_eval(const EvalArgs& a) {
@@ -195,7 +237,8 @@ std::vector<Value> sub_grad(const GradArgs& a) {
   return {a.grad[0], a.needs[1] ? neg(a.b, a.grad[0]) : Value{}};
 }
 std::vector<Value> mul_grad(const GradArgs& a) {
-  return {a.needs[0] ? mul(a.b, a.grad[0], a.in[1]) : Value{}, a.needs[1] ? mul(a.b, a.grad[0], a.in[0]) : Value{}};
+  return {a.needs[0] ? mul(a.b, a.grad[0], a.in[1]) : Value{},
+          a.needs[1] ? mul(a.b, a.grad[0], a.in[0]) : Value{}};
 }
 std::vector<Value> div_grad(const GradArgs& a) {
   const Value q = div(a.b, a.grad[0], a.in[1]);
@@ -221,7 +264,8 @@ std::vector<Value> extremum_grad(const GradArgs& a, Value beaten_a, Value beaten
   Builder& b = a.b;
   const Value zero = zeros_like(b, a.in[0]);
   const Value g = where(b, b.emit(op("eq"), {a.in[0], a.in[1]}), scale(b, a.grad[0], 0.5), a.grad[0]);
-  return {a.needs[0] ? where(b, beaten_a, zero, g) : Value{}, a.needs[1] ? where(b, beaten_b, zero, g) : Value{}};
+  return {a.needs[0] ? where(b, beaten_a, zero, g) : Value{},
+          a.needs[1] ? where(b, beaten_b, zero, g) : Value{}};
 }
 std::vector<Value> maximum_grad(const GradArgs& a) {
   return extremum_grad(a, a.b.emit(op("lt"), {a.in[0], a.in[1]}), a.b.emit(op("gt"), {a.in[0], a.in[1]}));
@@ -254,47 +298,62 @@ std::vector<Value> cast_grad(const GradArgs& a) {
   return {a.b.cast(a.grad[0], from)};
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "neg", .infer = same_number, .grad = neg_grad, .eval = loops::eval<Neg, 1>, .body = "-{0}",
+    {.name = "neg", .infer = same_number, .grad = neg_grad, .eval = loops::eval<Neg, 1>,
+     .body = "kn::neg({0})",
      .doc = "-x.", .source = "torch.neg"},
-    {.name = "abs", .infer = same_number, .grad = abs_grad, .eval = loops::eval<Abs, 1>, .body = "kn::abs({0})",
+    {.name = "abs", .infer = same_number, .grad = abs_grad, .eval = loops::eval<Abs, 1>,
+     .body = "kn::abs({0})",
      .doc = "Magnitude; gradient 0 at 0.", .source = "torch.abs"},
     {.name = "sign", .infer = same_number, .constant_gradient = true, .eval = loops::eval<Sign, 1>,
-     .body = "kn::sign({0})", .doc = "-1, 0 or 1; 0 for NaN.", .source = "torch.sign"},
-    {.name = "add", .inputs = 2, .infer = pair_number, .grad = add_grad, .eval = loops::eval<Add, 2>,
-     .body = "{0} + {1}", .doc = "a + b.", .source = "torch.add"},
-    {.name = "sub", .inputs = 2, .infer = pair_number, .grad = sub_grad, .eval = loops::eval<Sub, 2>,
-     .body = "{0} - {1}", .doc = "a - b.", .source = "torch.sub"},
-    {.name = "mul", .inputs = 2, .infer = pair_number, .grad = mul_grad, .eval = loops::eval<Mul, 2>,
-     .body = "{0} * {1}", .doc = "a * b.", .source = "torch.mul"},
-    {.name = "div", .inputs = 2, .infer = pair_floating, .grad = div_grad, .eval = loops::eval<Div, 2>,
-     .body = "{0} / {1}", .flops = 4, .lo = 0.3, .hi = 3, .doc = "True division a / b.", .source = "torch.div"},
-    {.name = "pow", .inputs = 2, .infer = pair_number, .grad = pow_grad, .eval = loops::eval<Pow, 2>,
-     .body = "kn::pow({0}, {1})", .flops = 30, .lo = 0.3, .hi = 3, .doc = "a to the power b.", .source = "torch.pow"},
-    {.name = "maximum", .inputs = 2, .infer = pair_any, .grad = maximum_grad, .eval = loops::eval<Maximum, 2>,
-     .body = "kn::maximum({0}, {1})", .doc = "The larger; NaN if either is. Ties share the gradient.",
-     .source = "torch.maximum"},
-    {.name = "minimum", .inputs = 2, .infer = pair_any, .grad = minimum_grad, .eval = loops::eval<Minimum, 2>,
-     .body = "kn::minimum({0}, {1})", .doc = "The smaller; NaN if either is. Ties share the gradient.",
-     .source = "torch.minimum"},
-    {.name = "fmod", .inputs = 2, .infer = pair_number, .grad = fmod_grad, .eval = eval_divides<Fmod>,
-     .body = "kn::fmod({0}, {1})", .flops = 10, .lo = 0.3, .hi = 3,
+     .body = "kn::sign({0})",
+     .doc = "-1, 0 or 1; 0 for NaN.", .source = "torch.sign"},
+    {.name = "add", .inputs = 2, .infer = pair_number, .grad = add_grad,
+     .eval = loops::eval<Add, 2>, .body = "kn::add({0}, {1})",
+     .doc = "a + b.", .source = "torch.add"},
+    {.name = "sub", .inputs = 2, .infer = pair_number, .grad = sub_grad,
+     .eval = loops::eval<Sub, 2>, .body = "kn::sub({0}, {1})",
+     .doc = "a - b.", .source = "torch.sub"},
+    {.name = "mul", .inputs = 2, .infer = pair_number, .grad = mul_grad,
+     .eval = loops::eval<Mul, 2>, .body = "kn::mul({0}, {1})",
+     .doc = "a * b.", .source = "torch.mul"},
+    {.name = "div", .inputs = 2, .infer = pair_floating, .grad = div_grad,
+     .eval = loops::eval<Div, 2>, .body = "{0} / {1}", .flops = 4, .lo = 0.3, .hi = 3,
+     .doc = "True division a / b.", .source = "torch.div"},
+    {.name = "pow", .inputs = 2, .infer = pair_number, .grad = pow_grad,
+     .eval = loops::eval<Pow, 2>, .body = "kn::pow({0}, {1})", .flops = 30, .lo = 0.3, .hi = 3,
+     .doc = "a to the power b.", .source = "torch.pow"},
+    {.name = "maximum", .inputs = 2, .infer = pair_any, .grad = maximum_grad,
+     .eval = loops::eval<Maximum, 2>, .body = "kn::max({0}, {1})",
+     .doc = "The larger; NaN if either is. Ties share the gradient.", .source = "torch.maximum"},
+    {.name = "minimum", .inputs = 2, .infer = pair_any, .grad = minimum_grad,
+     .eval = loops::eval<Minimum, 2>, .body = "kn::min({0}, {1})",
+     .doc = "The smaller; NaN if either is. Ties share the gradient.", .source = "torch.minimum"},
+    {.name = "fmod", .inputs = 2, .infer = pair_number, .grad = fmod_grad,
+     .eval = eval_divides<Fmod>, .body = "kn::fmod({0}, {1})", .flops = 10, .lo = 0.3, .hi = 3,
      .doc = "Remainder with the sign of a. Integers: throws on b = 0.", .source = "torch.fmod"},
-    {.name = "remainder", .inputs = 2, .infer = pair_number, .grad = remainder_grad, .eval = eval_divides<Remainder>,
-     .body = "kn::remainder({0}, {1})", .flops = 10, .lo = 0.3, .hi = 3,
-     .doc = "Remainder with the sign of b. Integers: throws on b = 0.", .source = "torch.remainder"},
+    {.name = "remainder", .inputs = 2, .infer = pair_number, .grad = remainder_grad,
+     .eval = eval_divides<Remainder>, .body = "kn::remainder({0}, {1})", .flops = 10, .lo = 0.3,
+     .hi = 3,
+     .doc = "Remainder with the sign of b. Integers: throws on b = 0.",
+     .source = "torch.remainder"},
     {.name = "floor_divide", .inputs = 2, .infer = pair_number, .constant_gradient = true,
-     .eval = eval_divides<FloorDivide>, .body = "kn::floor_divide({0}, {1})", .flops = 10, .lo = 0.3, .hi = 3,
+     .eval = eval_divides<FloorDivide>, .body = "kn::floor_divide({0}, {1})", .flops = 10,
+     .lo = 0.3, .hi = 3,
      .doc = "Quotient rounded down. Integers: throws on b = 0.", .source = "torch.floor_divide"},
-    {.name = "atan2", .inputs = 2, .infer = pair_floating, .grad = atan2_grad, .eval = loops::eval<Atan2, 2>,
-     .body = "kn::atan2({0}, {1})", .flops = 20, .doc = "Angle of the point (b, a).", .source = "torch.atan2"},
+    {.name = "atan2", .inputs = 2, .infer = pair_floating, .grad = atan2_grad,
+     .eval = loops::eval<Atan2, 2>, .body = "kn::atan2({0}, {1})", .flops = 20,
+     .doc = "Angle of the point (b, a).", .source = "torch.atan2"},
     {.name = "where", .inputs = 3, .infer = where_infer, .grad = where_grad, .eval = where_eval,
-     .body = "kn::where({0}, {1}, {2})", .doc = "a where the condition holds, else b.", .source = "torch.where"},
+     .body = "kn::select({0}, {1}, {2})",
+     .doc = "a where the condition holds, else b.", .source = "torch.where"},
     {.name = "cast", .attrs = cast_attrs, .infer = cast_infer, .grad = cast_grad, .eval = cast_eval,
-     .body = "kn::cast<{T}>({0})",
-     .doc = "Changes the dtype. Float to integer cuts towards zero; what does not fit gives the lowest value.",
+     .body = "kn::convert<{T}>({0})",
+     .doc = "Changes the dtype. Float to integer cuts; what does not fit gives the lowest value.",
      .source = "torch.Tensor.to"},
 };
+// clang-format on
 
 }  // namespace
 

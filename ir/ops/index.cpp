@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops whose places are read from a tensor, and their adjoints. Negative indices count from the end; an index out of
-// range is an error. Adjoints add in the order of the indices, so they are deterministic.
+// Ops whose places are read from a tensor, and their adjoints. Negative indices count from the end; an index
+// out of range is an error. Adjoints add in the order of the indices, so they are deterministic.
 #include <algorithm>
 
 #include "ir/ops/loops.h"
@@ -40,7 +40,8 @@ Type index_add_infer(const InferArgs& a) {
   want_index(a, 1);
   want_number(a, 0);
   const Type expected{a.in[0].dtype, taken(a.in[0].shape, a.in[1].shape, dim_of(a))};
-  if (a.in[2] != expected) a.fail("source has the wrong type; got {}, expected {}", a.in[2].str(), expected.str());
+  if (a.in[2] != expected)
+    a.fail("source has the wrong type; got {}, expected {}", a.in[2].str(), expected.str());
   return a.in[0];
 }
 /// Indices of x's rank, not larger than x beside `dim`.
@@ -50,7 +51,8 @@ void want_along(const InferArgs& a) {
   const Shape &x = a.in[0].shape, &idx = a.in[1].shape;
   bool ok = x.size() == idx.size();
   for (size_t d = 0; ok && d < x.size(); ++d)
-    ok = d == dim || x[d] == idx[d] || (x[d].is_const() && idx[d].is_const() && idx[d].value() <= x[d].value());
+    ok = d == dim || x[d] == idx[d] ||
+         (x[d].is_const() && idx[d].is_const() && idx[d].value() <= x[d].value());
   if (!ok)
     a.fail("indices do not fit; got {} for {}, expected the same rank and no larger size beside dim {}",
            a.in[1].str(), a.in[0].str(), dim);
@@ -63,7 +65,8 @@ Type scatter_add_infer(const InferArgs& a) {
   want_along(a);
   want_number(a, 0);
   const Type expected{a.in[0].dtype, a.in[1].shape};
-  if (a.in[2] != expected) a.fail("source has the wrong type; got {}, expected {}", a.in[2].str(), expected.str());
+  if (a.in[2] != expected)
+    a.fail("source has the wrong type; got {}, expected {}", a.in[2].str(), expected.str());
   return a.in[0];
 }
 
@@ -75,9 +78,11 @@ std::vector<int64_t> read_indices(const TensorRef& idx, int64_t bound, std::stri
   const HostTensor dense = contiguous(idx);
   const bool wide = idx.dtype == DType::i64;
   for (size_t i = 0; i < out.size(); ++i) {
-    const int64_t v = wide ? static_cast<const int64_t*>(dense.ref.data)[i] : static_cast<const int32_t*>(dense.ref.data)[i];
-    KILN_CHECK(v >= -bound && v < bound, invalid, "{}: index out of range; got {} at position {}, expected {} to {}",
-               name, v, i, -bound, bound - 1);
+    const int64_t v = wide ? static_cast<const int64_t*>(dense.ref.data)[i]
+                           : static_cast<const int32_t*>(dense.ref.data)[i];
+    KILN_CHECK(v >= -bound && v < bound, invalid,
+               "{}: index out of range; got {} at position {}, expected {} to {}", name, v, i, -bound,
+               bound - 1);
     out[i] = v < 0 ? v + bound : v;
   }
   return out;
@@ -98,7 +103,8 @@ void take_eval(const EvalArgs& a) {
   const Blocks b = blocks(a.in[0].shape, dim);
   const std::vector<int64_t> idx = read_indices(a.in[1], b.size, "take");
   const HostTensor x = contiguous(a.in[0]);
-  const int64_t n = static_cast<int64_t>(idx.size()), row = b.inner * static_cast<int64_t>(dtype_size(x.ref.dtype));
+  const int64_t n = static_cast<int64_t>(idx.size()),
+                row = b.inner * static_cast<int64_t>(dtype_size(x.ref.dtype));
   if (row == 0) return;
   const char* from = static_cast<const char*>(x.ref.data);
   char* to = static_cast<char*>(a.out[0].data);
@@ -108,12 +114,14 @@ void take_eval(const EvalArgs& a) {
   });
 }
 
-/// Calls add(C* acc, const C* src) with dense copies of base and src in the compute type, and stores acc to `out`.
+/// Calls add(C* acc, const C* src) with dense copies of base and src in the compute type, and stores acc to
+/// `out`.
 template <typename C, typename F>
 void accumulate(const EvalArgs& a, const F& add) {
   const DType t = a.out[0].dtype;
   const HostTensor acc = evaluate(op("cast"), {{HostTensor{a.in[0], nullptr}}}, {dtype_of<C>()});
-  const HostTensor src = contiguous(evaluate(op("cast"), {{HostTensor{a.in[2], nullptr}}}, {dtype_of<C>()}).ref);
+  const HostTensor src =
+      contiguous(evaluate(op("cast"), {{HostTensor{a.in[2], nullptr}}}, {dtype_of<C>()}).ref);
   const HostTensor own = make_host_tensor(dtype_of<C>(), a.in[0].shape);
   copy_elements(acc.ref, own.ref);
   add(static_cast<C*>(own.ref.data), static_cast<const C*>(src.ref.data));
@@ -192,23 +200,29 @@ std::vector<Value> take_along_grad(const GradArgs& a) {
   return {a.b.emit(op("scatter_add"), {zeros_like(a.b, a.in[0]), a.in[1], a.grad[0]}, a.attrs), Value{}};
 }
 std::vector<Value> scatter_add_grad(const GradArgs& a) {
-  return {a.grad[0], Value{}, a.needs[2] ? a.b.emit(op("take_along"), {a.grad[0], a.in[1]}, a.attrs) : Value{}};
+  return {a.grad[0], Value{},
+          a.needs[2] ? a.b.emit(op("take_along"), {a.grad[0], a.in[1]}, a.attrs) : Value{}};
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "take", .kind = OpKind::gather, .attrs = dim_attrs, .inputs = 2, .infer = take_infer, .grad = take_grad,
-     .eval = take_eval, .flops = 0, .doc = "x[..., idx, ...]: idx of any rank stands in for the dim.",
+    {.name = "take", .kind = OpKind::gather, .attrs = dim_attrs, .inputs = 2, .infer = take_infer,
+     .grad = take_grad, .eval = take_eval, .flops = 0,
+     .doc = "x[..., idx, ...]: idx of any rank stands in for the dim.",
      .source = "torch.index_select"},
-    {.name = "take_along", .kind = OpKind::gather, .attrs = dim_attrs, .inputs = 2, .infer = take_along_infer,
-     .grad = take_along_grad, .eval = take_along_eval, .flops = 0,
-     .doc = "Element of x at each place of idx, with idx's value along the dim.", .source = "torch.gather"},
-    {.name = "index_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3, .infer = index_add_infer,
-     .grad = index_add_grad, .eval = index_add_eval, .doc = "base with src added at the places take reads.",
-     .source = "torch.Tensor.index_add"},
-    {.name = "scatter_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3, .infer = scatter_add_infer,
-     .grad = scatter_add_grad, .eval = scatter_add_eval, .doc = "base with src added at the places take_along reads.",
+    {.name = "take_along", .kind = OpKind::gather, .attrs = dim_attrs, .inputs = 2,
+     .infer = take_along_infer, .grad = take_along_grad, .eval = take_along_eval, .flops = 0,
+     .doc = "Element of x at each place of idx, with idx's value along the dim.",
+     .source = "torch.gather"},
+    {.name = "index_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = index_add_infer, .grad = index_add_grad, .eval = index_add_eval,
+     .doc = "base with src added at the places take reads.", .source = "torch.Tensor.index_add"},
+    {.name = "scatter_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = scatter_add_infer, .grad = scatter_add_grad, .eval = scatter_add_eval,
+     .doc = "base with src added at the places take_along reads.",
      .source = "torch.Tensor.scatter_add"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -160,8 +160,8 @@ void run(std::span<const TensorRef> in, std::span<const Move> loads, const Tenso
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kBlock, m = std::min(kBlock, n - first);
       for (size_t i = 0; i < in.size(); ++i)
-        ptr[i] = read_block(static_cast<const char*>(in[i].data), loops.shape, loops.strides[i], loads[i], first, m,
-                            buffers[i]);
+        ptr[i] = read_block(static_cast<const char*>(in[i].data), loops.shape, loops.strides[i], loads[i],
+                            first, m, buffers[i]);
       char* to = static_cast<char*>(out.data) + first * static_cast<int64_t>(store.to);
       k(ptr, store.same ? to : static_cast<void*>(buffers[kMaxIn]), m);
       if (!store.same) store.loop(buffers[kMaxIn], 1, to, m);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How reference evaluations walk memory. Inputs of any strides are read in blocks of their compute type (halves as
-// float, integers and bool as int64, wrapping on store), so each op has one dense loop per compute type.
-// Must not know any op.
+// How reference evaluations walk memory. Inputs of any strides are read in blocks of their compute type
+// (halves as float, integers and bool as int64, wrapping on store), so each op has one dense loop per compute
+// type. Must not know any op.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ struct Loops {
 };
 Loops collapse(std::span<const int64_t> shape, std::span<const std::vector<int64_t>* const> strides);
 
-/// Elements [first, first + n) in row-major order of a strided tensor, as a dense block: a pointer into the tensor
-/// where it is dense there, else `buffer` filled through `move`.
+/// Elements [first, first + n) in row-major order of a strided tensor, as a dense block: a pointer into the
+/// tensor where it is dense there, else `buffer` filled through `move`.
 const void* read_block(const char* data, std::span<const int64_t> shape, std::span<const int64_t> strides,
                        const Move& move, int64_t first, int64_t n, void* buffer);
 
@@ -56,7 +56,8 @@ void copy(const char* src, char* dst, const Loops& l, size_t size);
 /// A dense loop over blocks.
 using Kernel = void (*)(const void* const* in, void* out, int64_t n);
 /// out = kernel(in...) over equal shapes; `out` is contiguous.
-void run(std::span<const TensorRef> in, std::span<const Move> loads, const TensorRef& out, const Move& store, Kernel k);
+void run(std::span<const TensorRef> in, std::span<const Move> loads, const TensorRef& out, const Move& store,
+         Kernel k);
 
 template <typename F, typename C, int N>
 void kernel(const void* const* in, void* out, int64_t n) {
@@ -87,13 +88,14 @@ Kernel kernel_or_null() {
 template <typename F>
 constexpr bool tests() {
   if constexpr (requires { F::f(0.0, 0.0); }) return std::is_same_v<decltype(F::f(0.0, 0.0)), bool>;
-  else if constexpr (requires { F::f(int64_t{}, int64_t{}); }) return std::is_same_v<decltype(F::f(int64_t{}, int64_t{})), bool>;
+  else if constexpr (requires { F::f(int64_t{}, int64_t{}); })
+    return std::is_same_v<decltype(F::f(int64_t{}, int64_t{})), bool>;
   else if constexpr (requires { F::f(0.0); }) return std::is_same_v<decltype(F::f(0.0)), bool>;
   else return std::is_same_v<decltype(F::f(int64_t{})), bool>;
 }
 
-/// Evaluation of an elementwise op whose inputs share a dtype: F::f on float, double and int64_t. A result of type
-/// bool stores bools.
+/// Evaluation of an elementwise op whose inputs share a dtype: F::f on float, double and int64_t. A result of
+/// type bool stores bools.
 template <typename F, int N>
 void eval(const EvalArgs& a) {
   const DType t = a.in[0].dtype;

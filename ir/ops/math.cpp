@@ -45,9 +45,7 @@ struct Trunc { template <std::floating_point T> static T f(T x) { return std::tr
 std::vector<Value> times(const GradArgs& a, Value d) { return {mul(a.b, a.grad[0], d)}; }
 
 std::vector<Value> exp_grad(const GradArgs& a) { return times(a, a.out[0]); }
-std::vector<Value> exp2_grad(const GradArgs& a) {
-  return times(a, scale(a.b, a.out[0], std::numbers::ln2));
-}
+std::vector<Value> exp2_grad(const GradArgs& a) { return times(a, scale(a.b, a.out[0], std::numbers::ln2)); }
 std::vector<Value> expm1_grad(const GradArgs& a) { return times(a, plus(a.b, a.out[0], 1)); }
 std::vector<Value> log_grad(const GradArgs& a) { return {div(a.b, a.grad[0], a.in[0])}; }
 std::vector<Value> log1p_grad(const GradArgs& a) { return {div(a.b, a.grad[0], plus(a.b, a.in[0], 1))}; }
@@ -64,7 +62,9 @@ std::vector<Value> reciprocal_grad(const GradArgs& a) {
 }
 std::vector<Value> sin_grad(const GradArgs& a) { return times(a, a.b.emit(op("cos"), {a.in[0]})); }
 std::vector<Value> cos_grad(const GradArgs& a) { return times(a, neg(a.b, a.b.emit(op("sin"), {a.in[0]}))); }
-std::vector<Value> tan_grad(const GradArgs& a) { return times(a, plus(a.b, mul(a.b, a.out[0], a.out[0]), 1)); }
+std::vector<Value> tan_grad(const GradArgs& a) {
+  return times(a, plus(a.b, mul(a.b, a.out[0], a.out[0]), 1));
+}
 /// 1 / sqrt(1 - x^2).
 Value arc(const GradArgs& a) {
   const Value x = a.in[0];
@@ -93,6 +93,7 @@ std::vector<Value> gauss(const GradArgs& a, double c) {
 std::vector<Value> erf_grad(const GradArgs& a) { return gauss(a, 2 * std::numbers::inv_sqrtpi); }
 std::vector<Value> erfc_grad(const GradArgs& a) { return gauss(a, -2 * std::numbers::inv_sqrtpi); }
 
+// clang-format off
 constinit const OpDef rows[] = {
     {.name = "exp", .infer = same_floating, .grad = exp_grad, .eval = loops::eval<Exp, 1>,
      .body = "kn::exp({0})", .flops = 10, .lo = -4, .hi = 4,
@@ -118,8 +119,8 @@ constinit const OpDef rows[] = {
     {.name = "rsqrt", .infer = same_floating, .grad = rsqrt_grad, .eval = loops::eval<Rsqrt, 1>,
      .body = "kn::rsqrt({0})", .flops = 5, .lo = 0.1, .hi = 4,
      .doc = "1 / sqrt(x).", .source = "torch.rsqrt"},
-    {.name = "reciprocal", .infer = same_floating, .grad = reciprocal_grad, .eval = loops::eval<Reciprocal, 1>,
-     .body = "kn::reciprocal({0})", .flops = 4, .lo = 0.2, .hi = 3,
+    {.name = "reciprocal", .infer = same_floating, .grad = reciprocal_grad,
+     .eval = loops::eval<Reciprocal, 1>, .body = "{T}(1) / {0}", .flops = 4, .lo = 0.2, .hi = 3,
      .doc = "1 / x.", .source = "torch.reciprocal"},
     {.name = "sin", .infer = same_floating, .grad = sin_grad, .eval = loops::eval<Sin, 1>,
      .body = "kn::sin({0})", .flops = 15, .lo = -4, .hi = 4,
@@ -148,8 +149,8 @@ constinit const OpDef rows[] = {
     {.name = "tanh", .infer = same_floating, .grad = tanh_grad, .eval = loops::eval<Tanh, 1>,
      .body = "kn::tanh({0})", .flops = 15, .lo = -3, .hi = 3,
      .doc = "Hyperbolic tangent.", .source = "torch.tanh"},
-    {.name = "sigmoid", .infer = same_floating, .grad = sigmoid_grad, .eval = loops::eval<Sigmoid, 1>,
-     .body = "kn::sigmoid({0})", .flops = 14, .lo = -5, .hi = 5,
+    {.name = "sigmoid", .infer = same_floating, .grad = sigmoid_grad,
+     .eval = loops::eval<Sigmoid, 1>, .body = "kn::sigmoid({0})", .flops = 14, .lo = -5, .hi = 5,
      .doc = "1 / (1 + e^-x).", .source = "torch.sigmoid"},
     {.name = "erf", .infer = same_floating, .grad = erf_grad, .eval = loops::eval<Erf, 1>,
      .body = "kn::erf({0})", .flops = 20, .lo = -3, .hi = 3,
@@ -157,19 +158,20 @@ constinit const OpDef rows[] = {
     {.name = "erfc", .infer = same_floating, .grad = erfc_grad, .eval = loops::eval<Erfc, 1>,
      .body = "kn::erfc({0})", .flops = 20, .lo = -3, .hi = 3,
      .doc = "1 - erf(x), exact in the tail.", .source = "torch.erfc"},
-    {.name = "floor", .infer = same_floating, .constant_gradient = true, .eval = loops::eval<Floor, 1>,
-     .body = "kn::floor({0})", .flops = 1, .lo = -4, .hi = 4,
+    {.name = "floor", .infer = same_floating, .constant_gradient = true,
+     .eval = loops::eval<Floor, 1>, .body = "kn::floor({0})", .flops = 1, .lo = -4, .hi = 4,
      .doc = "Largest integer not above x.", .source = "torch.floor"},
-    {.name = "ceil", .infer = same_floating, .constant_gradient = true, .eval = loops::eval<Ceil, 1>,
-     .body = "kn::ceil({0})", .flops = 1, .lo = -4, .hi = 4,
+    {.name = "ceil", .infer = same_floating, .constant_gradient = true,
+     .eval = loops::eval<Ceil, 1>, .body = "kn::ceil({0})", .flops = 1, .lo = -4, .hi = 4,
      .doc = "Smallest integer not below x.", .source = "torch.ceil"},
-    {.name = "round", .infer = same_floating, .constant_gradient = true, .eval = loops::eval<Round, 1>,
-     .body = "kn::round({0})", .flops = 1, .lo = -4, .hi = 4,
+    {.name = "round", .infer = same_floating, .constant_gradient = true,
+     .eval = loops::eval<Round, 1>, .body = "kn::round({0})", .flops = 1, .lo = -4, .hi = 4,
      .doc = "Nearest integer, halves to even.", .source = "torch.round"},
-    {.name = "trunc", .infer = same_floating, .constant_gradient = true, .eval = loops::eval<Trunc, 1>,
-     .body = "kn::trunc({0})", .flops = 1, .lo = -4, .hi = 4,
+    {.name = "trunc", .infer = same_floating, .constant_gradient = true,
+     .eval = loops::eval<Trunc, 1>, .body = "kn::trunc({0})", .flops = 1, .lo = -4, .hi = 4,
      .doc = "Integer part, towards zero.", .source = "torch.trunc"},
 };
+// clang-format on
 
 }  // namespace
 

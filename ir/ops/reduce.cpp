@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions. The order of additions is fixed by the shape: chunks of kChunk elements, lanes within a chunk, chunks
-// combined in order. Sums of floats are carried in double and rounded once.
+// Reductions. The order of additions is fixed by the shape: chunks of kChunk elements, lanes within a chunk,
+// chunks combined in order. Sums of floats are carried in double and rounded once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,17 +17,27 @@ using namespace rules;  // NOLINT: the rows are written in terms of its words
 // --- the combine functions: A is the type carried, C the compute type ---
 
 struct Sum {
-  template <typename C> using acc = std::conditional_t<std::is_floating_point_v<C>, double, int64_t>;
-  template <typename A> static A identity() { return A(0); }
-  template <typename A> static A combine(A a, A b) {
+  template <typename C>
+  using acc = std::conditional_t<std::is_floating_point_v<C>, double, int64_t>;
+  template <typename A>
+  static A identity() {
+    return A(0);
+  }
+  template <typename A>
+  static A combine(A a, A b) {
     if constexpr (std::is_same_v<A, int64_t>) return A(uint64_t(a) + uint64_t(b));
     else return a + b;
   }
 };
 struct Prod {
-  template <typename C> using acc = C;
-  template <typename A> static A identity() { return A(1); }
-  template <typename A> static A combine(A a, A b) {
+  template <typename C>
+  using acc = C;
+  template <typename A>
+  static A identity() {
+    return A(1);
+  }
+  template <typename A>
+  static A combine(A a, A b) {
     if constexpr (std::is_same_v<A, int64_t>) return A(uint64_t(a) * uint64_t(b));
     else return a * b;
   }
@@ -41,14 +51,28 @@ constexpr A highest() {
   return std::is_floating_point_v<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max();
 }
 struct Amax {
-  template <typename C> using acc = C;
-  template <typename A> static A identity() { return lowest<A>(); }
-  template <typename A> static A combine(A a, A b) { return (a > b || a != a) ? a : b; }
+  template <typename C>
+  using acc = C;
+  template <typename A>
+  static A identity() {
+    return lowest<A>();
+  }
+  template <typename A>
+  static A combine(A a, A b) {
+    return (a > b || a != a) ? a : b;
+  }
 };
 struct Amin {
-  template <typename C> using acc = C;
-  template <typename A> static A identity() { return highest<A>(); }
-  template <typename A> static A combine(A a, A b) { return (a < b || a != a) ? a : b; }
+  template <typename C>
+  using acc = C;
+  template <typename A>
+  static A identity() {
+    return highest<A>();
+  }
+  template <typename A>
+  static A combine(A a, A b) {
+    return (a < b || a != a) ? a : b;
+  }
 };
 
 constexpr int64_t kChunk = 1 << 15;  // elements of a chunk along the reduced dims, when they lie dense
@@ -103,20 +127,21 @@ A fold(const C* x, int64_t n) {
 template <typename F, typename C, typename A>
 void along_rows(const Split& s, const char* data, const loops::Move& load, int64_t chunks, A* partial) {
   const int64_t size = static_cast<int64_t>(load.from);
-  parallel_for(s.outs * chunks, std::max<int64_t>(1, kChunk / std::min(s.count, kChunk)), [&](int64_t b, int64_t e) {
-    alignas(64) C buffer[loops::kBlock];
-    for (int64_t t = b; t < e; ++t) {
-      const int64_t out = t / chunks, chunk = t % chunks;
-      const char* from = data + offset_of(out, s.kept_shape, s.kept_strides) * size;
-      A sum = F::template identity<A>();
-      for (int64_t i = chunk * kChunk; i < std::min(s.count, (chunk + 1) * kChunk); i += loops::kBlock) {
-        const int64_t n = std::min(loops::kBlock, s.count - i);
-        const void* x = loops::read_block(from, s.shape, s.strides, load, i, n, buffer);
-        sum = F::template combine<A>(sum, fold<F, C, A>(static_cast<const C*>(x), n));
-      }
-      partial[chunk * s.outs + out] = sum;
-    }
-  });
+  parallel_for(
+      s.outs * chunks, std::max<int64_t>(1, kChunk / std::min(s.count, kChunk)), [&](int64_t b, int64_t e) {
+        alignas(64) C buffer[loops::kBlock];
+        for (int64_t t = b; t < e; ++t) {
+          const int64_t out = t / chunks, chunk = t % chunks;
+          const char* from = data + offset_of(out, s.kept_shape, s.kept_strides) * size;
+          A sum = F::template identity<A>();
+          for (int64_t i = chunk * kChunk; i < std::min(s.count, (chunk + 1) * kChunk); i += loops::kBlock) {
+            const int64_t n = std::min(loops::kBlock, s.count - i);
+            const void* x = loops::read_block(from, s.shape, s.strides, load, i, n, buffer);
+            sum = F::template combine<A>(sum, fold<F, C, A>(static_cast<const C*>(x), n));
+          }
+          partial[chunk * s.outs + out] = sum;
+        }
+      });
 }
 
 /// The kept dims are dense: a tile of outputs is carried over a chunk of rows.
@@ -144,13 +169,17 @@ template <typename F, typename C>
 void reduce(const Split& s, const TensorRef& x, const TensorRef& out) {
   using A = typename F::template acc<C>;
   const loops::Move load = loops::load_of(x.dtype), store = loops::store_of(out.dtype);
-  const bool columns = s.count > 0 && std::abs(s.kept_strides.back()) < std::abs(s.strides.back()) && s.outs > 1;
+  const bool columns =
+      s.count > 0 && std::abs(s.kept_strides.back()) < std::abs(s.strides.back()) && s.outs > 1;
   const int64_t per = columns ? kRows : kChunk, chunks = (s.count + per - 1) / per;
-  std::vector<A> partial(static_cast<size_t>(s.outs * std::max<int64_t>(1, chunks)), F::template identity<A>());
+  std::vector<A> partial(static_cast<size_t>(s.outs * std::max<int64_t>(1, chunks)),
+                         F::template identity<A>());
   const char* data = static_cast<const char*>(x.data);
-  if (chunks > 0) (columns ? along_columns<F, C, A> : along_rows<F, C, A>)(s, data, load, chunks, partial.data());
+  if (chunks > 0)
+    (columns ? along_columns<F, C, A> : along_rows<F, C, A>)(s, data, load, chunks, partial.data());
   for (int64_t c = 1; c < chunks; ++c)
-    for (int64_t o = 0; o < s.outs; ++o) partial[o] = F::template combine<A>(partial[o], partial[c * s.outs + o]);
+    for (int64_t o = 0; o < s.outs; ++o)
+      partial[o] = F::template combine<A>(partial[o], partial[c * s.outs + o]);
   std::vector<C> result(partial.begin(), partial.begin() + s.outs);
   store.loop(result.data(), 1, out.data, s.outs);
 }
@@ -211,7 +240,8 @@ Type reduced(const InferArgs& a, DType t) {
 }
 void want_some(const InferArgs& a) {
   for (int64_t d : ints(a.attrs, 0))
-    if (a.in[0].shape[d].is(0)) a.fail("dim {} of {} is empty, so there is no element to take", d, a.in[0].str());
+    if (a.in[0].shape[d].is(0))
+      a.fail("dim {} of {} is empty, so there is no element to take", d, a.in[0].str());
 }
 Type sum_infer(const InferArgs& a) {
   want_number(a, 0);
@@ -256,26 +286,33 @@ std::vector<Value> extremum_grad(const GradArgs& a) {
   return {mul(b, hit, unreduce(b, div(b, a.grad[0], b.sum(hit, dims)), x, dims))};
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "sum", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = sum_infer, .grad = sum_grad,
-     .eval = eval<Sum>, .body = "{0} + {1}", .doc = "Sum over dims; 0 over nothing.", .source = "torch.sum"},
-    {.name = "prod", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = sum_infer, .grad = prod_grad,
-     .eval = eval<Prod>, .body = "{0} * {1}",
-     .doc = "Product over dims; 1 over nothing. The gradient is exact with zeros; second derivatives need none.",
+    {.name = "sum", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = sum_infer,
+     .grad = sum_grad, .eval = eval<Sum>, .body = "kn::add({0}, {1})",
+     .doc = "Sum over dims; 0 over nothing.", .source = "torch.sum"},
+    {.name = "prod", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = sum_infer,
+     .grad = prod_grad, .eval = eval<Prod>, .body = "kn::mul({0}, {1})",
+     .doc = "Product over dims; 1 over nothing. Gradients are exact with zeros, second ones without.",
      .source = "torch.prod"},
-    {.name = "amax", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = extremum_infer, .grad = extremum_grad,
-     .eval = eval<Amax>, .body = "kn::maximum({0}, {1})",
-     .doc = "Largest over dims, NaN if there is one; bool: any. Ties share the gradient.", .source = "torch.amax"},
-    {.name = "amin", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = extremum_infer, .grad = extremum_grad,
-     .eval = eval<Amin>, .body = "kn::minimum({0}, {1})",
-     .doc = "Smallest over dims, NaN if there is one; bool: all. Ties share the gradient.", .source = "torch.amin"},
+    {.name = "amax", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = extremum_infer,
+     .grad = extremum_grad, .eval = eval<Amax>, .body = "kn::max({0}, {1})",
+     .doc = "Largest over dims, NaN if there is one; bool: any. Ties share the gradient.",
+     .source = "torch.amax"},
+    {.name = "amin", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = extremum_infer,
+     .grad = extremum_grad, .eval = eval<Amin>, .body = "kn::min({0}, {1})",
+     .doc = "Smallest over dims, NaN if there is one; bool: all. Ties share the gradient.",
+     .source = "torch.amin"},
     {.name = "argmax", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = place_infer,
      .constant_gradient = true, .eval = eval_place<true>,
-     .doc = "First index of the largest element along one dim; the first NaN wins.", .source = "torch.argmax"},
+     .doc = "First index of the largest element along one dim; the first NaN wins.",
+     .source = "torch.argmax"},
     {.name = "argmin", .kind = OpKind::reduce, .attrs = reduce_attrs, .infer = place_infer,
      .constant_gradient = true, .eval = eval_place<false>,
-     .doc = "First index of the smallest element along one dim; the first NaN wins.", .source = "torch.argmin"},
+     .doc = "First index of the smallest element along one dim; the first NaN wins.",
+     .source = "torch.argmin"},
 };
+// clang-format on
 
 }  // namespace
 

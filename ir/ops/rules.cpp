@@ -31,7 +31,8 @@ void want_equal(const InferArgs& a, size_t i, size_t j) {
 }
 void want_dims(const InferArgs& a, std::span<const int64_t> dims, int rank, std::string_view what) {
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < 0 || dims[i] >= rank) a.fail("{} out of range; got {}, expected 0 to {}", what, dims[i], rank - 1);
+    if (dims[i] < 0 || dims[i] >= rank)
+      a.fail("{} out of range; got {}, expected 0 to {}", what, dims[i], rank - 1);
     if (std::find(dims.begin(), dims.begin() + i, dims[i]) != dims.begin() + i)
       a.fail("{} repeat; got ({})", what, fmt::join(dims, ","));
   }

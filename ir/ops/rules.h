@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that the rows share: attribute access, type rules that many ops have, short emitters for derivatives.
-// Must not name families or rows.
+// Helpers that the rows share: attribute access, type rules that many ops have, short emitters for
+// derivatives. Must not name families or rows.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,9 @@ namespace kiln::rules {
 inline int64_t integer(const Attrs& a, size_t i) { return std::get<int64_t>(a[i]); }
 inline double real(const Attrs& a, size_t i) { return std::get<double>(a[i]); }
 inline DType dtype(const Attrs& a, size_t i) { return std::get<DType>(a[i]); }
-inline const std::vector<int64_t>& ints(const Attrs& a, size_t i) { return std::get<std::vector<int64_t>>(a[i]); }
+inline const std::vector<int64_t>& ints(const Attrs& a, size_t i) {
+  return std::get<std::vector<int64_t>>(a[i]);
+}
 inline const Shape& dims(const Attrs& a, size_t i) { return std::get<Shape>(a[i]); }
 /// The dims as integers. Throws: internal, if one is symbolic.
 std::vector<int64_t> values(const Shape& s);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that only say where elements come from. Eager reads through a layout where strides can say it; pad and cat copy.
+// Ops that only say where elements come from. Eager reads through a layout where strides can say it; pad and
+// cat copy.
 #include <algorithm>
 #include <numeric>
 
@@ -27,8 +28,11 @@ Type expand_infer(const InferArgs& a) {
   const Shape& to = dims(a.attrs, 0);
   const size_t n = x.shape.size();
   bool ok = n <= to.size();
-  for (size_t i = 0; ok && i < n; ++i) ok = x.shape[n - 1 - i].is(1) || x.shape[n - 1 - i] == to[to.size() - 1 - i];
-  if (!ok) a.fail("cannot broadcast; got {} to {}, expected dims that are equal or 1 from the right", x.str(), shape_str(to));
+  for (size_t i = 0; ok && i < n; ++i)
+    ok = x.shape[n - 1 - i].is(1) || x.shape[n - 1 - i] == to[to.size() - 1 - i];
+  if (!ok)
+    a.fail("cannot broadcast; got {} to {}, expected dims that are equal or 1 from the right", x.str(),
+           shape_str(to));
   return {x.dtype, to};
 }
 std::optional<ViewLayout> expand_view(const TensorRef& x, const Attrs& attrs) {
@@ -39,9 +43,7 @@ std::optional<ViewLayout> expand_view(const TensorRef& x, const Attrs& attrs) {
     if (x.shape[i] != 1) v.strides[lead + i] = x.strides[i];
   return v;
 }
-std::vector<Value> expand_grad(const GradArgs& a) {
-  return {a.b.sum_to(a.grad[0], a.b.type(a.in[0]).shape)};
-}
+std::vector<Value> expand_grad(const GradArgs& a) { return {a.b.sum_to(a.grad[0], a.b.type(a.in[0]).shape)}; }
 
 // --- permute, flip ---
 
@@ -123,11 +125,14 @@ void reshape_eval(const EvalArgs& a) {
   out.strides = contiguous_strides(out.shape);
   copy_elements(a.in[0], out);
 }
-std::vector<Value> reshape_grad(const GradArgs& a) { return {a.b.reshape(a.grad[0], a.b.type(a.in[0]).shape)}; }
+std::vector<Value> reshape_grad(const GradArgs& a) {
+  return {a.b.reshape(a.grad[0], a.b.type(a.in[0]).shape)};
+}
 
 // --- slice ---
 
-constexpr AttrDef slice_attrs[] = {{"starts", AttrKind::dims}, {"stops", AttrKind::dims}, {"steps", AttrKind::ints}};
+constexpr AttrDef slice_attrs[] = {
+    {"starts", AttrKind::dims}, {"stops", AttrKind::dims}, {"steps", AttrKind::ints}};
 
 Type slice_infer(const InferArgs& a) {
   const Type& x = a.in[0];
@@ -135,16 +140,16 @@ Type slice_infer(const InferArgs& a) {
   const auto& step = ints(a.attrs, 2);
   const size_t n = x.shape.size();
   if (from.size() != n || to.size() != n || step.size() != n)
-    a.fail("needs a start, stop and step for every dim of {}; got {}, {} and {}", x.str(), from.size(), to.size(),
-           step.size());
+    a.fail("needs a start, stop and step for every dim of {}; got {}, {} and {}", x.str(), from.size(),
+           to.size(), step.size());
   Type t{x.dtype, {}};
   for (size_t d = 0; d < n; ++d) {
     if (step[d] < 1) a.fail("step of dim {} must be positive; got {} (flip first)", d, step[d]);
     const Dim span = to[d] - from[d], after = x.shape[d] - to[d];
     if ((from[d].is_const() && from[d].value() < 0) || (span.is_const() && span.value() < 0) ||
         (after.is_const() && after.value() < 0))
-      a.fail("bounds of dim {} out of range; got {} to {}, expected 0 <= start <= stop <= {}", d, from[d].str(),
-             to[d].str(), x.shape[d].str());
+      a.fail("bounds of dim {} out of range; got {} to {}, expected 0 <= start <= stop <= {}", d,
+             from[d].str(), to[d].str(), x.shape[d].str());
     t.shape.push_back(ceildiv(span, step[d]));
   }
   return t;
@@ -179,8 +184,10 @@ std::vector<Value> slice_grad(const GradArgs& a) {
 
 // --- pad ---
 
-constexpr AttrDef pad_attrs[] = {
-    {"low", AttrKind::dims}, {"high", AttrKind::dims}, {"interior", AttrKind::ints}, {"value", AttrKind::real}};
+constexpr AttrDef pad_attrs[] = {{"low", AttrKind::dims},
+                                 {"high", AttrKind::dims},
+                                 {"interior", AttrKind::ints},
+                                 {"value", AttrKind::real}};
 
 Type pad_infer(const InferArgs& a) {
   const Type& x = a.in[0];
@@ -188,11 +195,12 @@ Type pad_infer(const InferArgs& a) {
   const auto& interior = ints(a.attrs, 2);
   const size_t n = x.shape.size();
   if (low.size() != n || high.size() != n || interior.size() != n)
-    a.fail("needs low, high and interior for every dim of {}; got {}, {} and {}", x.str(), low.size(), high.size(),
-           interior.size());
+    a.fail("needs low, high and interior for every dim of {}; got {}, {} and {}", x.str(), low.size(),
+           high.size(), interior.size());
   Type t{x.dtype, {}};
   for (size_t d = 0; d < n; ++d) {
-    if ((low[d].is_const() && low[d].value() < 0) || (high[d].is_const() && high[d].value() < 0) || interior[d] < 0)
+    if ((low[d].is_const() && low[d].value() < 0) || (high[d].is_const() && high[d].value() < 0) ||
+        interior[d] < 0)
       a.fail("padding of dim {} is negative; got {}, {}, {} (slice instead)", d, low[d].str(), high[d].str(),
              interior[d]);
     const Dim gaps = interior[d] == 0 ? Dim(0) : max(x.shape[d] - Dim(1), Dim(0)) * Dim(interior[d]);
@@ -238,8 +246,7 @@ Type cat_infer(const InferArgs& a) {
   for (size_t i = 1; i < a.in.size(); ++i) {
     Type other = a.in[i];
     if (other.rank() == t.rank()) other.shape[dim] = t.shape[dim];
-    if (other != t)
-      a.fail("operands differ beside dim {}; got {} and {}", dim, a.in[0].str(), a.in[i].str());
+    if (other != t) a.fail("operands differ beside dim {}; got {} and {}", dim, a.in[0].str(), a.in[i].str());
     t.shape[dim] = t.shape[dim] + a.in[i].shape[dim];
   }
   return t;
@@ -248,7 +255,8 @@ void cat_eval(const EvalArgs& a) {
   const int64_t dim = integer(a.attrs, 0);
   int64_t at = 0;
   for (const TensorRef& x : a.in) {
-    if (x.numel() > 0) copy_elements(x, part(a.out[0], {x.shape, a.out[0].strides, at * a.out[0].strides[dim]}));
+    if (x.numel() > 0)
+      copy_elements(x, part(a.out[0], {x.shape, a.out[0].strides, at * a.out[0].strides[dim]}));
     at += x.shape[dim];
   }
 }
@@ -266,26 +274,33 @@ std::vector<Value> cat_grad(const GradArgs& a) {
   return out;
 }
 
+// clang-format off
 constinit const OpDef rows[] = {
-    {.name = "expand", .kind = OpKind::view, .attrs = shape_attrs, .infer = expand_infer, .grad = expand_grad,
-     .view = expand_view, .flops = 0, .doc = "Broadcasts to a shape, aligned at the right.",
-     .source = "torch.Tensor.expand"},
-    {.name = "permute", .kind = OpKind::view, .attrs = dims_attrs, .infer = permute_infer, .grad = permute_grad,
-     .view = permute_view, .flops = 0, .doc = "Reorders dims: dim i of the result is dim dims[i] of x.",
-     .source = "torch.permute"},
-    {.name = "reshape", .kind = OpKind::view, .attrs = shape_attrs, .infer = reshape_infer, .grad = reshape_grad,
-     .eval = reshape_eval, .view = reshape_view, .flops = 0, .doc = "Same elements in row-major order, new shape.",
-     .source = "torch.reshape"},
-    {.name = "slice", .kind = OpKind::view, .attrs = slice_attrs, .infer = slice_infer, .grad = slice_grad,
-     .view = slice_view, .flops = 0, .doc = "Every step-th element from start up to stop, per dim.",
+    {.name = "expand", .kind = OpKind::view, .attrs = shape_attrs, .infer = expand_infer,
+     .grad = expand_grad, .view = expand_view, .flops = 0,
+     .doc = "Broadcasts to a shape, aligned at the right.", .source = "torch.Tensor.expand"},
+    {.name = "permute", .kind = OpKind::view, .attrs = dims_attrs, .infer = permute_infer,
+     .grad = permute_grad, .view = permute_view, .flops = 0,
+     .doc = "Reorders dims: dim i of the result is dim dims[i] of x.", .source = "torch.permute"},
+    {.name = "reshape", .kind = OpKind::view, .attrs = shape_attrs, .infer = reshape_infer,
+     .grad = reshape_grad, .eval = reshape_eval, .view = reshape_view, .flops = 0,
+     .doc = "Same elements in row-major order, new shape.", .source = "torch.reshape"},
+    {.name = "slice", .kind = OpKind::view, .attrs = slice_attrs, .infer = slice_infer,
+     .grad = slice_grad, .view = slice_view, .flops = 0,
+     .doc = "Every step-th element from start up to stop, per dim.",
      .source = "torch.Tensor.__getitem__"},
-    {.name = "pad", .kind = OpKind::view, .attrs = pad_attrs, .infer = pad_infer, .grad = pad_grad, .eval = pad_eval,
-     .flops = 0, .doc = "Puts `value` before, after and between the elements of each dim.", .source = "xla::Pad"},
-    {.name = "flip", .kind = OpKind::view, .attrs = dims_attrs, .infer = flip_infer, .grad = flip_grad,
-     .view = flip_view, .flops = 0, .doc = "Reverses dims.", .source = "torch.flip"},
-    {.name = "cat", .kind = OpKind::view, .attrs = dim_attrs, .inputs = -1, .infer = cat_infer, .grad = cat_grad,
-     .eval = cat_eval, .flops = 0, .doc = "Joins operands along a dim.", .source = "torch.cat"},
+    {.name = "pad", .kind = OpKind::view, .attrs = pad_attrs, .infer = pad_infer, .grad = pad_grad,
+     .eval = pad_eval, .flops = 0,
+     .doc = "Puts `value` before, after and between the elements of each dim.",
+     .source = "xla::Pad"},
+    {.name = "flip", .kind = OpKind::view, .attrs = dims_attrs, .infer = flip_infer,
+     .grad = flip_grad, .view = flip_view, .flops = 0,
+     .doc = "Reverses dims.", .source = "torch.flip"},
+    {.name = "cat", .kind = OpKind::view, .attrs = dim_attrs, .inputs = -1, .infer = cat_infer,
+     .grad = cat_grad, .eval = cat_eval, .flops = 0,
+     .doc = "Joins operands along a dim.", .source = "torch.cat"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -10,6 +10,7 @@ ALLOWED = {
     "examples/gpt/stop.cpp": "what a signal handler can reach",
     "ir/base/options.cpp": "the option table's overrides",
     "ir/base/atomic_file.cpp": "numbers temporary names",
+    "ir/interpret.cpp": "the functions that the runtime installs",
     "frontend/context.cpp": "the process's Context and the thread's State",
     "runtime/machine.cpp": "limits of the machine, measured once a process",
     "runtime/thread_pool.cpp": "the process's workers, made anew in a forked child",
