@@ -13,13 +13,13 @@
 #include <thread>
 
 #include "codegen/clang/jit_abi.h"
-#include "codegen/prelude/cpu_text.h"
-#include "codegen/prelude/cpu_math_text.h"
 #include "codegen/prelude/cpu_math_f32_text.h"
 #include "codegen/prelude/cpu_math_f64_text.h"
+#include "codegen/prelude/cpu_math_text.h"
 #include "codegen/prelude/cpu_memory_text.h"
 #include "codegen/prelude/cpu_reduce_text.h"
 #include "codegen/prelude/cpu_target_text.h"
+#include "codegen/prelude/cpu_text.h"
 #include "codegen/prelude/cpu_vec_text.h"
 #include "ir/base/dynlib.h"
 #include "ir/base/error.h"
@@ -186,7 +186,10 @@ std::string compile_one(const jit::Api& api, const CpuSource& source,
   std::vector<jit::File> prelude;
   for (const PreludeFile& f : kPrelude) prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
   const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)},
-                                   prelude.data(), prelude.size(), args.data(), args.size()};
+                                   prelude.data(),
+                                   prelude.size(),
+                                   args.data(),
+                                   args.size()};
   jit::Output output{};
   const int rc = api.compile(&input, &output);
   std::string log_text;
@@ -209,10 +212,9 @@ std::string compiler_key(const CpuTarget& target) {
   return key + fmt::format("\nprelude {}\n", hash128(texts).hex());
 }
 
-std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
-                                         int threads) {
-  std::vector<std::string> objects(sources.size());
-  if (sources.empty()) return objects;
+void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, int threads,
+                  const std::function<void(size_t, std::string&&)>& done) {
+  if (sources.empty()) return;
   const jit::Api& api = jit_api();
   const std::vector<std::string> flags = common_flags(target);
   std::vector<std::exception_ptr> errors(sources.size());
@@ -220,7 +222,7 @@ std::vector<std::string> compile_objects(std::span<const CpuSource> sources, con
   const auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++) {
       try {
-        objects[i] = compile_one(api, sources[i], flags);
+        done(i, compile_one(api, sources[i], flags));
       } catch (...) {
         errors[i] = std::current_exception();
       }
@@ -233,6 +235,12 @@ std::vector<std::string> compile_objects(std::span<const CpuSource> sources, con
   team.clear();
   for (const std::exception_ptr& e : errors)
     if (e) std::rethrow_exception(e);
+}
+
+std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
+                                         int threads) {
+  std::vector<std::string> objects(sources.size());
+  compile_each(sources, target, threads, [&](size_t i, std::string&& o) { objects[i] = std::move(o); });
   return objects;
 }
 

@@ -3,6 +3,7 @@
 // (libkiln_jit.so) is opened on the first call; a warm start never makes one.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ std::string compiler_key(const CpuTarget& target);
 /// compile, with the log and the file the source was kept in.
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
                                          int threads);
+
+/// As compile_objects, but hands over each object as soon as it is made, on the thread that made it.
+void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, int threads,
+                  const std::function<void(size_t, std::string&&)>& done);
 
 /// Links objects to one ELF shared object that exports exactly `names`. It may import memory and math
 /// functions of the C library only. Throws: compile, naming undefined or missing symbols.
