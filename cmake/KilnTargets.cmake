@@ -12,6 +12,8 @@ function(kiln_flags target)
     -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
     $<$<BOOL:${KILN_WERROR}>:-Werror>)
   if(KILN_SANITIZE)
+    # GCC sees uninitialised values in the standard library's code when it is instrumented.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_compile_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${KILN_SANITIZE})
   endif()

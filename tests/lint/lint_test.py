@@ -158,6 +158,7 @@ class Mirror(unittest.TestCase):
     def test_good(self):
         self.assertEqual(faults(mirror, {
             "ir/a.cpp": "", "tests/ir/a_test.cpp": "", "tests/ir/a_big_sizes_test.cpp": "", "ir/b.cpp": "",
+            "ir/ops/x.cpp": "", "ir/ops/y.cpp": "", "tests/ir/ops_test.cpp": "",
             "ir/only.h": "", "tests/ir/only_test.cpp": "", "tests/golden/x_test.cpp": "",
             mirror.COVERED: "# comment\nir/b.cpp tests/ir/a_test.cpp\n",
         }), [])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/ mirrors the sources: tests/<folder>/X_test.cpp tests <folder>/X.cpp.
 
-X_more_test.cpp is a further test of X. A source without a test of its name stands in covered.txt beside this
-file, with the test that covers it: "<source> <test>" a line.
+X_more_test.cpp is a further test of X, and where X is a folder, the test of all its sources. A source that
+has none stands in covered.txt beside this file, with the test that covers it: "<source> <test>".
 """
 import os
 
@@ -44,21 +44,29 @@ def subject(test, sources):
     return None
 
 
+def folder_of(test, sources):
+    """The folder that `test` is named after, e.g. "ir/ops" for tests/ir/ops_test.cpp, or None."""
+    name = test.removeprefix("tests/").removesuffix("_test.cpp")
+    return name if any(s.startswith(name + "/") for s in sources) else None
+
+
 def check(root):
     sources = set(source.files(root, MIRRORED, (".cpp", ".h")))
     tests = [t for t in source.files(root, [f"tests/{d}" for d in MIRRORED], ("_test.cpp",))]
     covered, faults = read_covered(root)
-    subjects = set()
+    subjects, folders = set(), set()
     for test in tests:
-        name = subject(test, sources)
-        if name is None:
+        name, folder = subject(test, sources), folder_of(test, sources)
+        folders.add(folder)
+        if name is None and folder is None:
             faults.append(f"{test}: there is no {test.removeprefix('tests/').replace('_test.cpp', '.cpp')}")
         subjects.add(name)
     for path in sorted(sources):
         stem = path.removesuffix(".cpp")
         if not path.endswith(".cpp"):
             continue
-        if stem not in subjects and path not in covered:
+        tested = stem in subjects or path.rpartition("/")[0] in folders
+        if not tested and path not in covered:
             faults.append(f"{path}: no test; write tests/{stem}_test.cpp or name its test in {COVERED}")
         if f"tests/{stem}_test.cpp" in tests and path in covered:
             faults.append(f"{path}: has a test of its name; drop it from {COVERED}")
