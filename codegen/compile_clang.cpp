@@ -13,9 +13,12 @@
 #include <thread>
 
 #include "codegen/clang/jit_abi.h"
+#include "codegen/prelude/cpu_libm_text.h"
 #include "codegen/prelude/cpu_math_f32_text.h"
 #include "codegen/prelude/cpu_math_f64_text.h"
 #include "codegen/prelude/cpu_math_text.h"
+#include "codegen/prelude/cpu_math_trig_text.h"
+#include "codegen/prelude/cpu_math_wide_text.h"
 #include "codegen/prelude/cpu_memory_text.h"
 #include "codegen/prelude/cpu_reduce_text.h"
 #include "codegen/prelude/cpu_target_text.h"
@@ -42,9 +45,12 @@ struct PreludeFile {
 };
 constexpr PreludeFile kPrelude[] = {
     {"kiln_cpu.h", detail::prelude_cpu},
+    {"cpu_libm.h", detail::prelude_cpu_libm},
     {"cpu_math.h", detail::prelude_cpu_math},
     {"cpu_math_f32.h", detail::prelude_cpu_math_f32},
     {"cpu_math_f64.h", detail::prelude_cpu_math_f64},
+    {"cpu_math_trig.h", detail::prelude_cpu_math_trig},
+    {"cpu_math_wide.h", detail::prelude_cpu_math_wide},
     {"cpu_memory.h", detail::prelude_cpu_memory},
     {"cpu_reduce.h", detail::prelude_cpu_reduce},
     {"cpu_target.h", detail::prelude_cpu_target},
@@ -53,16 +59,14 @@ constexpr PreludeFile kPrelude[] = {
 
 // What a kernel may leave undefined. The compiler makes calls to the first row by itself.
 constexpr std::string_view kImports[] = {
-    "memcpy", "memmove",    "memset",    "memcmp",    "bcmp",       "acosf",      "acos",      "asinf",
-    "asin",   "atanf",      "atan",      "atan2f",    "atan2",      "cbrtf",      "cbrt",      "ceilf",
-    "ceil",   "cosf",       "cos",       "coshf",     "cosh",       "erff",       "erf",       "erfcf",
-    "erfc",   "expf",       "exp",       "exp2f",     "exp2",       "expm1f",     "expm1",     "floorf",
-    "floor",  "fmaf",       "fma",       "fmodf",     "fmod",       "ldexpf",     "ldexp",     "lgammaf",
-    "lgamma", "logf",       "log",       "log10f",    "log10",      "log1pf",     "log1p",     "log2f",
-    "log2",   "nearbyintf", "nearbyint", "powf",      "pow",        "remainderf", "remainder", "rintf",
-    "rint",   "roundf",     "round",     "roundeven", "roundevenf", "sinf",       "sin",       "sinhf",
-    "sinh",   "sqrtf",      "sqrt",      "tanf",      "tan",        "tanhf",      "tanh",      "tgammaf",
-    "tgamma", "truncf",     "trunc",
+    "memcpy", "memmove", "memset", "memcmp", "bcmp", "acos", "acosf", "acosh", "asin", "asinf", "asinh",
+    "atan", "atan2", "atan2f", "atanf", "atanh", "cbrt", "cbrtf", "ceil", "ceilf", "cos", "cosf", "cosh",
+    "coshf", "erf", "erfc", "erfcf", "erff", "exp", "exp2", "exp2f", "expf", "expm1", "expm1f", "floor",
+    "floorf", "fma", "fmaf", "fmod", "fmodf", "ldexp", "ldexpf", "lgamma", "lgamma_r", "lgammaf", "log",
+    "log10", "log10f", "log1p", "log1pf", "log2", "log2f", "logf", "nearbyint", "nearbyintf", "pow", "powf",
+    "remainder", "remainderf", "rint", "rintf", "round", "roundeven", "roundevenf", "roundf", "sin", "sinf",
+    "sinh", "sinhf", "sqrt", "sqrtf", "tan", "tanf", "tanh", "tanhf", "tgamma", "tgammaf", "trunc",
+    "truncf",
 };
 
 jit::Bytes bytes_of(std::string_view s) { return {s.data(), s.size()}; }

@@ -16,7 +16,8 @@
 //   arithmetic the operators of C++ (floats, vectors);  add sub mul neg wrap for integers
 //              max min (NaN wins)  abs sign copysign floor ceil trunc round (half to even)  fma(a, b, c)
 //              sqrt  rsqrt
-//   math       exp log tanh erf sigmoid
+//   math       exp exp2 expm1 log log2 log10 log1p sigmoid erf erfc lgamma pow(x, y)
+//              sin cos tan asin acos atan atan2(y, x) sinh cosh tanh asinh acosh atanh
 //   reduce     reduce_sum reduce_prod reduce_max reduce_min (V) -> Elem<V>     fixed tree
 //   memory     S is f32 f64 i32 i64 u8, or stored-only bf16, f16 (values f32) and b8 (values Mask)
 //              load<W>(p)                    store<W>(p, v)

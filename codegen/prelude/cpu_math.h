@@ -4,6 +4,8 @@
 
 #include "cpu_math_f32.h"
 #include "cpu_math_f64.h"
+#include "cpu_math_trig.h"
+#include "cpu_math_wide.h"
 
 namespace kn {
 
@@ -15,12 +17,42 @@ namespace kn {
     else return detail::name##_f64(x);                      \
   }
 
-KN_BY_TYPE(exp)
-KN_BY_TYPE(log)
-KN_BY_TYPE(tanh)
+KN_BY_TYPE(acos)
+KN_BY_TYPE(acosh)
+KN_BY_TYPE(asin)
+KN_BY_TYPE(asinh)
+KN_BY_TYPE(atan)
+KN_BY_TYPE(atanh)
+KN_BY_TYPE(cos)
+KN_BY_TYPE(cosh)
 KN_BY_TYPE(erf)
+KN_BY_TYPE(erfc)
+KN_BY_TYPE(exp)
+KN_BY_TYPE(exp2)
+KN_BY_TYPE(expm1)
+KN_BY_TYPE(lgamma)
+KN_BY_TYPE(log)
+KN_BY_TYPE(log10)
+KN_BY_TYPE(log1p)
+KN_BY_TYPE(log2)
 KN_BY_TYPE(sigmoid)
+KN_BY_TYPE(sin)
+KN_BY_TYPE(sinh)
+KN_BY_TYPE(tan)
+KN_BY_TYPE(tanh)
 
 #undef KN_BY_TYPE
+
+template <class V> KN_FN V pow(V x, Same<V> y) {
+  static_assert(is_float<V>, "pow takes f32 or f64");
+  if constexpr (is_f32<V>) return detail::pow_f32(x, y);
+  else return detail::pow_f64(x, y);
+}
+/// The angle of the point (x, y).
+template <class V> KN_FN V atan2(V y, Same<V> x) {
+  static_assert(is_float<V>, "atan2 takes f32 or f64");
+  if constexpr (is_f32<V>) return detail::atan2_f32(y, x);
+  else return detail::atan2_f64(y, x);
+}
 
 }  // namespace kn

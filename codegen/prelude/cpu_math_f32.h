@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp, log, tanh, erf, sigmoid on f32 lanes, branch-free, in f32 arithmetic throughout.
+// exp, log and their kin, tanh, erf, sigmoid on f32 lanes: branch-free, in f32 arithmetic throughout.
 // Polynomials: least squares on Chebyshev nodes with Lawson's reweighting, each coefficient rounded to
 // float from the lowest power up and the others refitted (scripts/fit_prelude.py prints every table of
 // these files).
@@ -78,6 +78,27 @@ template <class V> KN_FN V exp_f32(V x) {
   return scale_f32(exp_poly_f32(s.r), s);
 }
 
+/// 2^k 2^r with k the nearest integer, r exact.
+template <class V> KN_FN V exp2_f32(V x) {
+  V c = x > 129.0f ? (V)(129.0f) : x;
+  c = c < -151.0f ? (V)(-151.0f) : c;
+  const V shifted = c + kRoundF32;
+  const V k = shifted - kRoundF32;
+  const V p = horner(V(c - k), 1.0f, 0x1.62e43p-1f, 0x1.ebfbep-3f, 0x1.c6b072p-5f, 0x1.3b2a6ep-7f,
+                     0x1.5da112p-10f, 0x1.43fbdp-13f, 0x1.e56a92p-17f);
+  return scale_f32(p, Reduced<V>{k, shifted, c, c});
+}
+
+/// 2 (2^(k-1) (e^r - 1) + (2^(k-1) - 1/2)), so that k = 128 needs no 2^128. Tiny x is its own result.
+template <class V> KN_FN V expm1_f32(V x) {
+  V c = x > 89.0f ? (V)(89.0f) : x;
+  c = c < -20.0f ? (V)(-20.0f) : c;
+  const Reduced<V> s = split_ln2_f32(c);
+  const V up = pow2_f32<V>(u32_of(s.shifted) - 1u);
+  const V t = fma(up, expm1_poly_f32(s.r), V(up - 0.5f));
+  return abs(x) < 0x1p-25f ? x : V(t + t);
+}
+
 /// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for x > 0; subnormals are scaled up first.
 template <class V> struct Split {
   V e;
@@ -110,6 +131,37 @@ template <class V> KN_FN V log_f32(V x) {
   V y = fma(s.e, (V)(0x1.7f7d1cp-20f), log1p_tail_f32(s.f));
   y = fma(V(s.f * -0.5f), s.f, y);
   return log_edges(x, fma(s.e, (V)(0x1.62e4p-1f), V(s.f + y)));
+}
+
+/// log(1 + f) = f c + f^2 Q(f) in the base of c = high + low, so that f near zero keeps its digits.
+template <class V> KN_FN V log2_f32(V x) {
+  const Split<V> s = split_pow2_f32(x);
+  const V q = horner(s.f, -0x1.715476p-1f, 0x1.ec7088p-2f, -0x1.7154c2p-2f, 0x1.277f38p-2f, -0x1.ec6a1p-3f,
+                     0x1.a409e8p-3f, -0x1.6f5eaep-3f, 0x1.609a4ap-3f, -0x1.55402p-3f, 0x1.80e5b8p-4f);
+  const V small = fma(s.f, (V)(0x1.4ae0cp-26f), V(V(s.f * s.f) * q));
+  return log_edges(x, V(s.e + fma(s.f, (V)(0x1.715476p+0f), small)));
+}
+template <class V> KN_FN V log10_f32(V x) {
+  const Split<V> s = split_pow2_f32(x);
+  const V q = horner(s.f, -0x1.bcb7bp-3f, 0x1.287a6ap-3f, -0x1.bcb8c2p-4f, 0x1.63d042p-4f, -0x1.28607cp-4f,
+                     0x1.f9ac24p-5f, -0x1.bc83a6p-5f, 0x1.ab1a46p-5f, -0x1.9167c6p-5f, 0x1.b0c4ap-6f);
+  V small = fma(s.f, (V)(-0x1.5b235ep-27f), V(V(s.f * s.f) * q));
+  small = fma(s.e, (V)(-0x1.95ec1p-19f), small);
+  return log_edges(x, fma(s.e, (V)(0x1.3442p-2f), fma(s.f, (V)(0x1.bcb7b2p-2f), small)));
+}
+
+/// 1 + x = 2^e (1 + f) with f = x 2^-e + (2^-e - 1) rounded once; where 2^-e is no normal number, x + 1 = x.
+template <class V> KN_FN V log1p_f32(V x) {
+  const V u = x + 1.0f;
+  const Like<V, u32> i = u32_of(u) - 0x3f3504f3u;
+  const Like<V, u32> e = i & 0xff800000u;
+  const V down = f32_of(0x3f800000u - e);
+  const V m = f32_of((i & 0x7fffffu) + 0x3f3504f3u);
+  const V f = x > 0x1p30f ? V(m - 1.0f) : fma(x, down, V(down - 1.0f));
+  const V k = convert<f32>(Like<V, i32>(i32_of(e) >> 23));
+  V y = fma(k, (V)(0x1.7f7d1cp-20f), log1p_tail_f32(f));
+  y = fma(V(f * -0.5f), f, y);
+  return copysign(log_edges(u, fma(k, (V)(0x1.62e4p-1f), V(f + y))), x);
 }
 
 /// With t = e^2|x| - 1: for |x| < 0.35 h (1 - t / (t + 2)), h = t / 2; above, 1 - 2 / (t + 2).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp, expm1, log, tanh, erf, sigmoid on f64 lanes, branch-free. The methods are those of cpu_math_f32.h with
-// more terms; log is fdlibm's.
+// exp, log and their kin, tanh, erf, sigmoid on f64 lanes, branch-free. The methods are those of
+// cpu_math_f32.h with more terms; log is fdlibm's.
 // Source: W. J. Cody, W. Waite (1980); fdlibm e_log.c (Sun Microsystems, 1993) for the form of log.
 #pragma once
 
@@ -60,6 +60,19 @@ template <class V> KN_FN V exp_f64(V x) {
   return scale_f64(exp_poly_f64(s.r), s);
 }
 
+/// 2^k 2^r with k the nearest integer, r exact.
+template <class V> KN_FN V exp2_f64(V x) {
+  V c = x > 1025.0 ? (V)(1025.0) : x;
+  c = c < -1076.0 ? (V)(-1076.0) : c;
+  const V shifted = c + kRoundF64;
+  const V k = shifted - kRoundF64;
+  const V p = horner(V(c - k), 1.0, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c58ep-3, 0x1.c6b08d704a185p-5,
+                     0x1.3b2ab6fba514p-7, 0x1.5d87fe788897fp-10, 0x1.430912f79301dp-13,
+                     0x1.ffcbfcdb2a4ecp-17, 0x1.62c025c039c97p-20, 0x1.b5242511fc196p-24,
+                     0x1.e4c2264ad24a7p-28, 0x1.eaf88df480b8bp-32, 0x1.d64bb07c8f6bap-36);
+  return scale_f64(p, Reduced<V>{k, shifted, c, c});
+}
+
 /// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for x > 0.
 template <class V> KN_FN Split<V> split_pow2_f64(V x) {
   const auto tiny = x < 0x1p-1022;
@@ -90,11 +103,36 @@ template <class V> KN_FN V log_f64(V x) {
   return log_edges(x, fma(s.e, (V)(0x1.62e42fefa38p-1), V(s.f - (p.half_square - low))));
 }
 
+/// See log1p_f32.
+template <class V> KN_FN V log1p_f64(V x) {
+  const V u = x + 1.0;
+  const Like<V, u64> i = u64_of(u) - 0x3fe6a09e667f3bcdul;
+  const Like<V, u64> e = i & 0xfff0000000000000ul;
+  const V down = f64_of(0x3ff0000000000000ul - e);
+  const V m = f64_of((i & 0xffffffffffffful) + 0x3fe6a09e667f3bcdul);
+  const V f = x > 0x1p60 ? V(m - 1.0) : fma(x, down, V(down - 1.0));
+  const V k = convert<f64>(Like<V, i64>(i64_of(e) >> 52));
+  const LogParts<V> p = log1p_parts_f64(f);
+  const V low = fma(k, (V)(0x1.ef35793c7673p-45), p.tail);
+  const V y = fma(k, (V)(0x1.62e42fefa38p-1), V(f - (p.half_square - low)));
+  return copysign(log_edges(u, y), x);
+}
+
 /// expm1 where neither the result overflows nor x is tiny: 2^k (e^r - 1) + (2^k - 1).
 template <class V> KN_FN V expm1_normal_f64(V x) {
   const Reduced<V> s = split_ln2_f64(x);
   const V up = pow2_f64<V>(u64_of(s.shifted));
   return fma(up, expm1_poly_f64(s), V(up - 1.0));
+}
+
+/// See expm1_f32.
+template <class V> KN_FN V expm1_f64(V x) {
+  V c = x > 710.0 ? (V)(710.0) : x;
+  c = c < -40.0 ? (V)(-40.0) : c;
+  const Reduced<V> s = split_ln2_f64(c);
+  const V up = pow2_f64<V>(u64_of(s.shifted) - 1u);
+  const V t = fma(up, expm1_poly_f64(s), V(up - 0.5));
+  return abs(x) < 0x1p-54 ? x : V(t + t);
 }
 
 /// With t = e^2|x| - 1: for |x| < 0.35 h (1 - t / (t + 2)), h = t / 2; above, 1 - 2 / (t + 2).

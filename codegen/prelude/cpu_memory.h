@@ -55,15 +55,6 @@ template <class S, int W, class V> KN_FN Vec<RawOf<S>, W> encode(V v) {
 template <class S, int W> struct Value { using type = Vec<typename Stored<S>::type, W>; };
 template <int W> struct Value<b8, W> { using type = Mask<W>; };
 
-template <class R> KN_FN void set_lane(R& v, int i, Elem<R> x) {
-  if constexpr (width<R> == 1) v = x;
-  else v[i] = x;
-}
-template <class R> KN_FN Elem<R> lane(R v, int i) {
-  if constexpr (width<R> == 1) return v;
-  else return v[i];
-}
-
 /// Copies the first n < W elements in pieces of W/2, W/4, ... 1: few branches and never a call of memcpy.
 template <int Step, class T> KN_FN void copy_pieces(T* to, const T* from, i64 n) {
   if constexpr (Step > 0) {

@@ -101,6 +101,14 @@ template <class V> KN_FN auto wide(Mask<width<V>> m) {
   else if constexpr (sizeof(Elem<V>) == 1) return lanes_as<Vec<i32, width<V>>, i8>(m.lanes);
   else return m.lanes;
 }
+template <class R> KN_FN void set_lane(R& v, int i, Elem<R> x) {
+  if constexpr (width<R> == 1) v = x;
+  else v[i] = x;
+}
+template <class R> KN_FN Elem<R> lane(R v, int i) {
+  if constexpr (width<R> == 1) return v;
+  else return v[i];
+}
 template <class To, class From> KN_FN To bits(From v) { return __builtin_bit_cast(To, v); }
 template <class V> KN_FN Like<V, u32> u32_of(V v) { return bits<Like<V, u32>>(v); }
 template <class V> KN_FN Like<V, i32> i32_of(V v) { return bits<Like<V, i32>>(v); }

@@ -51,6 +51,12 @@ constexpr auto kMin = [](auto x, auto y) {
 };
 constexpr auto kSign = [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); };
 
+// Not std::lgamma, which writes a global.
+double log_gamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+
 double sigmoid(double x) {
   const double z = std::exp(-std::fabs(x));
   return (x < 0 ? z : 1.0) / (1.0 + z);
@@ -58,27 +64,67 @@ double sigmoid(double x) {
 
 constexpr Intrinsic kRows[] = {
     exact<1, [](auto x) { return std::fabs(x); }>({"abs", "kn::abs", "fabsf", "fabs", "|x|"}),
+    smooth<1, [](double x) { return std::acos(x); }>(
+        {"acos", "kn::acos", "acosf", "acos", "arc cosine"}, 1, 1),
+    smooth<1, [](double x) { return std::acosh(x); }>(
+        {"acosh", "kn::acosh", "acoshf", "acosh", "inverse hyperbolic cosine"}, 1, 2),
+    smooth<1, [](double x) { return std::asin(x); }>(
+        {"asin", "kn::asin", "asinf", "asin", "arc sine"}, 1, 1),
+    smooth<1, [](double x) { return std::asinh(x); }>(
+        {"asinh", "kn::asinh", "asinhf", "asinh", "inverse hyperbolic sine"}, 1, 2),
+    smooth<1, [](double x) { return std::atan(x); }>(
+        {"atan", "kn::atan", "atanf", "atan", "arc tangent"}, 1, 1),
+    smooth<2, [](double x, double y) { return std::atan2(x, y); }>(
+        {"atan2", "kn::atan2", "atan2f", "atan2", "angle of the point (y, x)"}, 1, 1),
+    smooth<1, [](double x) { return std::atanh(x); }>(
+        {"atanh", "kn::atanh", "atanhf", "atanh", "inverse hyperbolic tangent"}, 1, 2),
     exact<1, [](auto x) { return std::ceil(x); }>({"ceil", "kn::ceil", "ceilf", "ceil", "up to an integer"}),
     exact<2, [](auto x, auto y) { return std::copysign(x, y); }>(
         {"copysign", "kn::copysign", "copysignf", "copysign", "|x| with the sign of y"}),
+    smooth<1, [](double x) { return std::cos(x); }>(
+        {"cos", "kn::cos", "cosf", "cos", "cosine of radians"}, 1.5, 1),
+    smooth<1, [](double x) { return std::cosh(x); }>(
+        {"cosh", "kn::cosh", "coshf", "cosh", "hyperbolic cosine"}, 1, 2),
     smooth<1, [](double x) { return std::erf(x); }>({"erf", "kn::erf", "erff", "erf", "error function"},
                                                     1.5, 2),
+    smooth<1, [](double x) { return std::erfc(x); }>(
+        {"erfc", "kn::erfc", "erfcf", "erfc", "1 - erf(x), exact far right"}, 1, 3),
     smooth<1, [](double x) { return std::exp(x); }>({"exp", "kn::exp", "expf", "exp", "e^x"}, 1, 1),
+    smooth<1, [](double x) { return std::exp2(x); }>(
+        {"exp2", "kn::exp2", "exp2f", "exp2", "2^x"}, 1, 1),
+    smooth<1, [](double x) { return std::expm1(x); }>(
+        {"expm1", "kn::expm1", "expm1f", "expm1", "e^x - 1, exact near zero"}, 1.5, 1.5),
     exact<1, [](auto x) { return std::floor(x); }>(
         {"floor", "kn::floor", "floorf", "floor", "down to an integer"}),
     exact<3, [](auto x, auto y, auto z) { return std::fma(x, y, z); }>(
         {"fma", "kn::fma", "fmaf", "fma", "x y + z, rounded once"}),
+    smooth<1, [](double x) { return log_gamma(x); }>(
+        {"lgamma", "kn::lgamma", "lgammaf", "lgamma", "log |gamma(x)|"}, 1, 5),
     smooth<1, [](double x) { return std::log(x); }>({"log", "kn::log", "logf", "log", "natural logarithm"},
                                                     1, 1),
+    smooth<1, [](double x) { return std::log10(x); }>(
+        {"log10", "kn::log10", "log10f", "log10", "logarithm to base 10"}, 1, 2),
+    smooth<1, [](double x) { return std::log1p(x); }>(
+        {"log1p", "kn::log1p", "log1pf", "log1p", "log(1 + x), exact near zero"}, 1, 1.5),
+    smooth<1, [](double x) { return std::log2(x); }>(
+        {"log2", "kn::log2", "log2f", "log2", "logarithm to base 2"}, 1, 1),
     exact<2, kMax>({"max", "kn::max", "kn::max", "kn::max", "the larger; NaN if either is"}),
     exact<2, kMin>({"min", "kn::min", "kn::min", "kn::min", "the smaller; NaN if either is"}),
+    smooth<2, [](double x, double y) { return std::pow(x, y); }>(
+        {"pow", "kn::pow", "powf", "pow", "x^y"}, 1, 1),
     exact<1, [](auto x) { return std::nearbyint(x); }>(
         {"round", "kn::round", "rintf", "rint", "to the nearest integer, halves to even"}),
     exact<1, [](auto x) { return 1 / std::sqrt(x); }>(
         {"rsqrt", "kn::rsqrt", "kn::rsqrt", "kn::rsqrt", "1 / sqrt(x), both steps rounded"}),
     smooth<1, sigmoid>({"sigmoid", "kn::sigmoid", "kn::sigmoid", "kn::sigmoid", "1 / (1 + e^-x)"}, 2, 2),
     exact<1, kSign>({"sign", "kn::sign", "kn::sign", "kn::sign", "-1, 0 or 1; 0 for NaN"}),
+    smooth<1, [](double x) { return std::sin(x); }>(
+        {"sin", "kn::sin", "sinf", "sin", "sine of radians"}, 1.5, 1),
+    smooth<1, [](double x) { return std::sinh(x); }>(
+        {"sinh", "kn::sinh", "sinhf", "sinh", "hyperbolic sine"}, 1, 2),
     exact<1, [](auto x) { return std::sqrt(x); }>({"sqrt", "kn::sqrt", "sqrtf", "sqrt", "square root"}),
+    smooth<1, [](double x) { return std::tan(x); }>(
+        {"tan", "kn::tan", "tanf", "tan", "tangent of radians"}, 1, 1),
     smooth<1, [](double x) { return std::tanh(x); }>(
         {"tanh", "kn::tanh", "tanhf", "tanh", "hyperbolic tangent"}, 2, 2),
     exact<1, [](auto x) { return std::trunc(x); }>(

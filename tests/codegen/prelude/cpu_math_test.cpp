@@ -24,15 +24,39 @@ constexpr int kWidths[] = {1, 4, 8, 16};
 using Wide = long double (*)(const long double*);
 const std::map<std::string_view, Wide>& truths() {
   static const std::map<std::string_view, Wide> t = {
+      {"acos", [](const long double* x) { return std::acos(x[0]); }},
+      {"acosh", [](const long double* x) { return std::acosh(x[0]); }},
+      {"asin", [](const long double* x) { return std::asin(x[0]); }},
+      {"asinh", [](const long double* x) { return std::asinh(x[0]); }},
+      {"atan", [](const long double* x) { return std::atan(x[0]); }},
+      {"atanh", [](const long double* x) { return std::atanh(x[0]); }},
+      {"cos", [](const long double* x) { return std::cos(x[0]); }},
+      {"cosh", [](const long double* x) { return std::cosh(x[0]); }},
       {"erf", [](const long double* x) { return std::erf(x[0]); }},
+      {"erfc", [](const long double* x) { return std::erfc(x[0]); }},
       {"exp", [](const long double* x) { return std::exp(x[0]); }},
+      {"exp2", [](const long double* x) { return std::exp2(x[0]); }},
+      {"expm1", [](const long double* x) { return std::expm1(x[0]); }},
       {"log", [](const long double* x) { return std::log(x[0]); }},
+      {"log10", [](const long double* x) { return std::log10(x[0]); }},
+      {"log1p", [](const long double* x) { return std::log1p(x[0]); }},
+      {"log2", [](const long double* x) { return std::log2(x[0]); }},
+      {"sin", [](const long double* x) { return std::sin(x[0]); }},
+      {"sinh", [](const long double* x) { return std::sinh(x[0]); }},
+      {"tan", [](const long double* x) { return std::tan(x[0]); }},
+      {"tanh", [](const long double* x) { return std::tanh(x[0]); }},
+      {"atan2", [](const long double* x) { return std::atan2(x[0], x[1]); }},
+      {"pow", [](const long double* x) { return std::pow(x[0], x[1]); }},
+      {"lgamma",
+       [](const long double* x) {
+         int sign;
+         return lgammal_r(x[0], &sign);
+       }},
       {"sigmoid",
        [](const long double* x) {
          const long double z = std::exp(-std::fabs(x[0]));
          return (x[0] < 0 ? z : 1) / (1 + z);
        }},
-      {"tanh", [](const long double* x) { return std::tanh(x[0]); }},
   };
   return t;
 }
@@ -84,13 +108,20 @@ std::vector<double> at_each_exponent(int per_exponent) {
   return v;
 }
 
-// Rows of `args` values each, laid out column by column; the others than the first are shuffled copies.
+// `args` columns. The second and third are drawn from the first, every other value from a range where
+// functions of two arguments neither overflow nor vanish.
 template <typename T>
 std::vector<std::vector<T>> columns(int args, std::vector<T> first) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<T> moderate(-9, 9);
+  for (int i = 0; args > 1 && i < 10000; ++i) {
+    first.push_back(moderate(random));
+    first.push_back(std::round(moderate(random)));
+  }
   while (first.size() % 16) first.push_back(1);
   std::vector<std::vector<T>> c(args, first);
-  std::mt19937 random(3);
-  for (int i = 1; i < args; ++i) std::shuffle(c[i].begin(), c[i].end(), random);
+  for (int k = 1; k < args; ++k)
+    for (T& v : c[k]) v = random() % 2 ? moderate(random) : first[random() % first.size()];
   return c;
 }
 
