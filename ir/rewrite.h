@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes that rebuild a graph share: the new graph, and where each old value went.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace kiln::detail {
+
+/// A graph being rebuilt from another in program order. Inputs are copied at the start.
+struct Rewrite {
+  explicit Rewrite(const Graph& g) : from(g) {
+    out.name = g.name;
+    out.scopes = g.scopes;
+    to.resize(static_cast<size_t>(g.value_count()));
+    for (const GraphInput& in : g.inputs) set(in.value, out.add_input(g.type(in.value), in.kind, in.name));
+  }
+  void set(Value old, Value now) { to[static_cast<size_t>(old.id)] = now; }
+  std::vector<Value> mapped(const std::vector<Value>& old) const {
+    std::vector<Value> now;
+    now.reserve(old.size());
+    for (Value v : old) now.push_back(to[static_cast<size_t>(v.id)]);
+    return now;
+  }
+  /// Copies the outputs and gives the graph away.
+  Graph finish() {
+    for (const GraphOutput& o : from.outputs)
+      out.add_output(to[static_cast<size_t>(o.value.id)], o.alias_input, o.name);
+    return std::move(out);
+  }
+
+  const Graph& from;
+  Graph out;
+  std::vector<Value> to;
+};
+
+}  // namespace kiln::detail
