@@ -141,14 +141,14 @@ bool is_contiguous(const TensorRef& t) {
   return true;
 }
 
-HostTensor contiguous(const TensorRef& t) {
-  if (is_contiguous(t)) {
-    HostTensor same{t, nullptr};
-    same.ref.strides = contiguous_strides(t.shape);
+HostTensor contiguous(const HostTensor& t) {
+  if (is_contiguous(t.ref)) {
+    HostTensor same = t;
+    same.ref.strides = contiguous_strides(t.ref.shape);
     return same;
   }
-  HostTensor copy = make_host_tensor(t.dtype, t.shape);
-  copy_elements(t, copy.ref);
+  HostTensor copy = make_host_tensor(t.ref.dtype, t.ref.shape);
+  copy_elements(t.ref, copy.ref);
   return copy;
 }
 

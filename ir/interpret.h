@@ -31,8 +31,8 @@ HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape);
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape);
 /// Whether elements lie in row-major order without gaps.
 bool is_contiguous(const TensorRef& t);
-/// `t` itself (not owned) when contiguous, else a contiguous copy.
-HostTensor contiguous(const TensorRef& t);
+/// `t` itself, sharing its storage, when contiguous, else a contiguous copy.
+HostTensor contiguous(const HostTensor& t);
 
 /// Evaluates one op; a view shares its input's storage where its layout allows.
 HostTensor evaluate(Op o, std::span<const HostTensor> in, const Attrs& attrs);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text form of graphs. One line per input, node and output, so that dumps diff well:
+// Text form of graphs. One line per input, node and output, so that dumps diff well; values are numbered in
+// the order of the text, which the parser gives them too:
 //
 //   graph NAME {
 //     %0 = input f32[B,784] arg "x"
@@ -45,7 +46,7 @@ std::string attr_str(const AttrValue& v) { return std::visit(AttrPrinter(), v); 
 std::string print(const Graph& g, const PrintOptions& o) {
   std::vector<int> number(g.value_count(), -1);
   int next = 0;
-  auto define = [&](Value v) { return number[v.id] = o.canonical ? next++ : v.id; };
+  auto define = [&](Value v) { return number[v.id] = next++; };
   std::string out = fmt::format("graph {} {{\n", o.canonical ? "g" : g.name);
   for (const GraphInput& in : g.inputs)
     out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(),

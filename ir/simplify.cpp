@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local rewrites that keep every bit of every result (the sign and payload of a NaN aside). A rule looks at one
-// node and the producers of its operands; its result is simplified in turn. Rules that would round differently,
-// or drop a NaN, an infinity or the sign of a zero, have no place here.
+// Local rewrites that keep every bit of every result (the sign and payload of a NaN aside). A rule looks at
+// one node and the producers of its operands; its result is simplified in turn. Rules that would round
+// differently, or drop a NaN, an infinity or the sign of a zero, have no place here.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -48,7 +48,8 @@ class Simplifier {
 
   const Node* made_by(Value v, Op o) const {
     const int at = g_.producer(v);
-    return at >= 0 && g_.nodes[static_cast<size_t>(at)].op == o ? &g_.nodes[static_cast<size_t>(at)] : nullptr;
+    return at >= 0 && g_.nodes[static_cast<size_t>(at)].op == o ? &g_.nodes[static_cast<size_t>(at)]
+                                                                : nullptr;
   }
   /// The operand of v's producer, if that is `o`.
   Value inside(Value v, Op o) const {
@@ -104,7 +105,8 @@ class Simplifier {
   Value cast(Value x, DType to) {
     if (g_.type(x).dtype == to) return x;
     const Value before = inside(x, op("cast"));
-    if (before.valid() && holds(g_.type(x).dtype, g_.type(before).dtype)) return emit(op("cast"), {before}, {to});
+    if (before.valid() && holds(g_.type(x).dtype, g_.type(before).dtype))
+      return emit(op("cast"), {before}, {to});
     return {};
   }
   /// Whether every value of `small` is one of `big`.
@@ -130,7 +132,8 @@ class Simplifier {
   Value unary(Op o, Value x) {
     for (Op twice : {op("neg"), op("logical_not"), op("bitwise_not")})
       if (o == twice) return inside(x, o);
-    const bool settled = o == op("abs") || o == op("floor") || o == op("ceil") || o == op("round") || o == op("trunc");
+    const bool settled =
+        o == op("abs") || o == op("floor") || o == op("ceil") || o == op("round") || o == op("trunc");
     if (settled && made_by(x, o)) return x;
     if (o == op("abs") && made_by(x, op("neg"))) return emit(o, {inside(x, op("neg"))}, {});
     return {};
@@ -183,7 +186,8 @@ class Simplifier {
     const Value x = in[0];
     if (o == op("cat")) return in.size() == 1 ? x : Value{};
     if (o == op("pad")) return pad(x, attrs);
-    if (const std::optional<double> c = constant(x)) return constant_of(*c, infer_type(o, {{g_.type(x)}}, attrs));
+    if (const std::optional<double> c = constant(x))
+      return constant_of(*c, infer_type(o, {{g_.type(x)}}, attrs));
     if (o == op("expand")) return expand(x, dims(attrs, 0));
     if (o == op("reshape")) return reshaped(x, dims(attrs, 0));
     if (o == op("permute")) return permute(x, ints(attrs, 0));
@@ -248,8 +252,8 @@ class Simplifier {
     const Node* n = made_by(x, op("flip"));
     if (!n) return {};
     Ints odd;
-    std::set_symmetric_difference(kept.begin(), kept.end(), ints(n->attrs, 0).begin(), ints(n->attrs, 0).end(),
-                                  std::back_inserter(odd));
+    std::set_symmetric_difference(kept.begin(), kept.end(), ints(n->attrs, 0).begin(),
+                                  ints(n->attrs, 0).end(), std::back_inserter(odd));
     return emit(op("flip"), {n->in[0]}, {odd});
   }
 

@@ -89,7 +89,7 @@ HostTensor rank3(const HostTensor& x, const Dims& g0, const Dims& g1, const Dims
   auto &n = out.ref.shape, &s = out.ref.strides;
   if (merge(x.ref, g0, n[0], s[0]) && merge(x.ref, g1, n[1], s[1]) && merge(x.ref, g2, n[2], s[2]))
     return out;
-  out = contiguous(evaluate(op("permute"), {{x}}, {joined(joined(g0, g1), g2)}).ref);
+  out = contiguous(evaluate(op("permute"), {{x}}, {joined(joined(g0, g1), g2)}));
   auto count = [&](const Dims& g) {
     int64_t c = 1;
     for (int64_t d : g) c *= x.ref.shape[d];

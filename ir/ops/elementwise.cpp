@@ -140,7 +140,7 @@ template <typename F>
 void eval_divides(const EvalArgs& a) {
   const TensorRef& b = a.in[1];
   if (!is_floating(b.dtype)) {
-    const HostTensor dense = contiguous(b);
+    const HostTensor dense = contiguous({b, nullptr});
     dispatch(b.dtype, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::integral<T>) {

@@ -75,7 +75,7 @@ Type scatter_add_infer(const InferArgs& a) {
 /// The indices as int64 from 0 to bound - 1. Checked here, before any thread runs.
 std::vector<int64_t> read_indices(const TensorRef& idx, int64_t bound, std::string_view name) {
   std::vector<int64_t> out(static_cast<size_t>(idx.numel()));
-  const HostTensor dense = contiguous(idx);
+  const HostTensor dense = contiguous({idx, nullptr});
   const bool wide = idx.dtype == DType::i64;
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t v = wide ? static_cast<const int64_t*>(dense.ref.data)[i]
@@ -102,7 +102,7 @@ void take_eval(const EvalArgs& a) {
   const size_t dim = static_cast<size_t>(integer(a.attrs, 0));
   const Blocks b = blocks(a.in[0].shape, dim);
   const std::vector<int64_t> idx = read_indices(a.in[1], b.size, "take");
-  const HostTensor x = contiguous(a.in[0]);
+  const HostTensor x = contiguous({a.in[0], nullptr});
   const int64_t n = static_cast<int64_t>(idx.size()),
                 row = b.inner * static_cast<int64_t>(dtype_size(x.ref.dtype));
   if (row == 0) return;
@@ -121,7 +121,7 @@ void accumulate(const EvalArgs& a, const F& add) {
   const DType t = a.out[0].dtype;
   const HostTensor acc = evaluate(op("cast"), {{HostTensor{a.in[0], nullptr}}}, {dtype_of<C>()});
   const HostTensor src =
-      contiguous(evaluate(op("cast"), {{HostTensor{a.in[2], nullptr}}}, {dtype_of<C>()}).ref);
+      contiguous(evaluate(op("cast"), {{HostTensor{a.in[2], nullptr}}}, {dtype_of<C>()}));
   const HostTensor own = make_host_tensor(dtype_of<C>(), a.in[0].shape);
   copy_elements(acc.ref, own.ref);
   add(static_cast<C*>(own.ref.data), static_cast<const C*>(src.ref.data));
@@ -174,7 +174,7 @@ void each_along(const TensorRef& x, const TensorRef& index, size_t dim, std::str
   }
 }
 void take_along_eval(const EvalArgs& a) {
-  const HostTensor x = contiguous(a.in[0]);
+  const HostTensor x = contiguous({a.in[0], nullptr});
   const int64_t size = static_cast<int64_t>(dtype_size(x.ref.dtype));
   const char* from = static_cast<const char*>(x.ref.data);
   char* to = static_cast<char*>(a.out[0].data);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random graphs over every op of the table, for fuzzers. Values stay tame: an operand that may be large, or
+// that an op has no value for, is clamped to the op's domain first.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/interpret.h"
+
+namespace kiln::testing {
+
+struct RandomGraphOptions {
+  int nodes = 16;  ///< ops drawn; helpers such as casts and clamps come on top
+  int max_rank = 3;
+  int max_outputs = 3;
+  bool f64 = true;       ///< also double
+  bool halves = false;   ///< also f16 and bf16
+  bool integers = true;  ///< also i64, i32, u8 arithmetic (indices are always there)
+  bool chain = false;    ///< prefer the newest value: one deep chain
+  std::vector<int64_t> sizes = {1, 2, 3, 4, 5, 8, 17};  ///< sizes of dims
+  int empty_percent = 3;                                ///< chance that a dim is 0
+  /// Ops that may occur; empty means all.
+  std::vector<std::string_view> only = {};
+};
+
+/// The same graph for the same seed and options, on every platform. It verifies.
+Graph random_graph(uint64_t seed, const RandomGraphOptions& options = {});
+/// Values for its inputs.
+std::vector<HostTensor> random_inputs(const Graph& g, uint64_t seed);
+
+}  // namespace kiln::testing
