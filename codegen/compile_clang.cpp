@@ -57,16 +57,19 @@ constexpr PreludeFile kPrelude[] = {
     {"cpu_vec.h", detail::prelude_cpu_vec},
 };
 
+constexpr std::string_view kIncludePrelude = "#include \"kiln_cpu.h\"\n";
+
 // What a kernel may leave undefined. The compiler makes calls to the first row by itself.
 constexpr std::string_view kImports[] = {
-    "memcpy", "memmove", "memset", "memcmp", "bcmp", "acos", "acosf", "acosh", "asin", "asinf", "asinh",
-    "atan", "atan2", "atan2f", "atanf", "atanh", "cbrt", "cbrtf", "ceil", "ceilf", "cos", "cosf", "cosh",
-    "coshf", "erf", "erfc", "erfcf", "erff", "exp", "exp2", "exp2f", "expf", "expm1", "expm1f", "floor",
-    "floorf", "fma", "fmaf", "fmod", "fmodf", "ldexp", "ldexpf", "lgamma", "lgamma_r", "lgammaf", "log",
-    "log10", "log10f", "log1p", "log1pf", "log2", "log2f", "logf", "nearbyint", "nearbyintf", "pow", "powf",
-    "remainder", "remainderf", "rint", "rintf", "round", "roundeven", "roundevenf", "roundf", "sin", "sinf",
-    "sinh", "sinhf", "sqrt", "sqrtf", "tan", "tanf", "tanh", "tanhf", "tgamma", "tgammaf", "trunc",
-    "truncf",
+    "memcpy",     "memmove", "memset", "memcmp",    "bcmp",       "acos",   "acosf",  "acosh",    "asin",
+    "asinf",      "asinh",   "atan",   "atan2",     "atan2f",     "atanf",  "atanh",  "cbrt",     "cbrtf",
+    "ceil",       "ceilf",   "cos",    "cosf",      "cosh",       "coshf",  "erf",    "erfc",     "erfcf",
+    "erff",       "exp",     "exp2",   "exp2f",     "expf",       "expm1",  "expm1f", "floor",    "floorf",
+    "fma",        "fmaf",    "fmod",   "fmodf",     "ldexp",      "ldexpf", "lgamma", "lgamma_r", "lgammaf",
+    "log",        "log10",   "log10f", "log1p",     "log1pf",     "log2",   "log2f",  "logf",     "nearbyint",
+    "nearbyintf", "pow",     "powf",   "remainder", "remainderf", "rint",   "rintf",  "round",    "roundeven",
+    "roundevenf", "roundf",  "sin",    "sinf",      "sinh",       "sinhf",  "sqrt",   "sqrtf",    "tan",
+    "tanf",       "tanh",    "tanhf",  "tgamma",    "tgammaf",    "trunc",  "truncf",
 };
 
 jit::Bytes bytes_of(std::string_view s) { return {s.data(), s.size()}; }
@@ -182,18 +185,20 @@ std::string take_output(const jit::Api& api, jit::Output& output, std::string& l
   return bytes;
 }
 
-std::string compile_one(const jit::Api& api, const CpuSource& source,
-                        const std::vector<std::string>& common) {
+// A precompiled prelude costs as much as parsing it twice.
+constexpr size_t kPrecompileFrom = 4;
+
+std::string compile_one(const jit::Api& api, const CpuSource& source, const std::vector<std::string>& common,
+                        bool precompile) {
   std::vector<const char*> args;
   for (const std::string& f : common) args.push_back(f.c_str());
   for (const std::string& f : source.flags) args.push_back(f.c_str());
   std::vector<jit::File> prelude;
   for (const PreludeFile& f : kPrelude) prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
-  const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)},
-                                   prelude.data(),
-                                   prelude.size(),
-                                   args.data(),
-                                   args.size()};
+  const bool first = source.text.starts_with(kIncludePrelude);
+  const jit::CompileInput input = {
+      {bytes_of(source.name), bytes_of(source.text)},       prelude.data(), prelude.size(),
+      precompile && first ? prelude[0].name : jit::Bytes{}, args.data(),    args.size()};
   jit::Output output{};
   const int rc = api.compile(&input, &output);
   std::string log_text;
@@ -226,7 +231,7 @@ void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, i
   const auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++) {
       try {
-        done(i, compile_one(api, sources[i], flags));
+        done(i, compile_one(api, sources[i], flags, sources.size() >= kPrecompileFrom));
       } catch (...) {
         errors[i] = std::current_exception();
       }

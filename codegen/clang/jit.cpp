@@ -10,6 +10,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -23,7 +25,9 @@
 #include <clang/Basic/Diagnostic.h>
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/FrontendAction.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <clang/Serialization/ASTWriter.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/Object/ELFObjectFile.h>
@@ -58,33 +62,94 @@ void init_target() {
 
 // ---- compile ----
 
+using Files = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
+
+std::string path_of(const Bytes& name) { return "/kiln/" + ref(name).str(); }
+
+// The only files there are.
+Files make_files(const CompileInput& in) {
+  auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
+  files->setCurrentWorkingDirectory("/kiln");
+  const auto add = [&](const File& f) {
+    files->addFile(path_of(f.name), 0, llvm::MemoryBuffer::getMemBufferCopy(ref(f.text)));
+  };
+  add(in.source);
+  for (size_t i = 0; i < in.file_count; ++i) add(in.files[i]);
+  return files;
+}
+
+// Runs `action` over one file with the arguments of `in` and some more; what the compiler says goes to `log`.
+bool run_clang(clang::CompilerInstance& ci, const CompileInput& in, std::vector<const char*> more,
+               const Files& files, clang::FrontendAction& action, std::string& log) {
+  llvm::raw_string_ostream stream(log);
+  auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
+  ci.createDiagnostics(new clang::TextDiagnosticPrinter(stream, options.get()));
+  // Otherwise "2 errors generated." goes to stderr whatever the diagnostics do.
+  ci.setVerboseOutputStream(std::make_unique<llvm::raw_null_ostream>());
+  std::vector<const char*> args(in.args, in.args + in.arg_count);
+  args.insert(args.end(), more.begin(), more.end());
+  if (!clang::CompilerInvocation::CreateFromArgs(ci.getInvocation(), args, ci.getDiagnostics())) return false;
+  ci.createFileManager(files);
+  return ci.ExecuteAction(action) && !ci.getDiagnostics().hasErrorOccurred();
+}
+
+// Writes a precompiled header to memory; clang's own action writes a file.
+class PrecompileAction : public clang::ASTFrontendAction {
+ public:
+  std::shared_ptr<clang::PCHBuffer> result = std::make_shared<clang::PCHBuffer>();
+
+ protected:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& ci,
+                                                        llvm::StringRef) override {
+    return std::make_unique<clang::PCHGenerator>(
+        ci.getPreprocessor(), ci.getModuleCache(), "prefix.pch", "", result,
+        llvm::ArrayRef<std::shared_ptr<clang::ModuleFileExtension>>(), /*AllowASTWithErrors=*/false,
+        /*IncludeTimestamps=*/false);
+  }
+  clang::TranslationUnitKind getTranslationUnitKind() override { return clang::TU_Prefix; }
+  bool hasASTFileSupport() const override { return false; }
+};
+
+// The precompiled form of in.prefix under these arguments; "" if it does not compile, which the source's own
+// #include will then report. Each is made once; they stay for the life of the process.
+const std::string& precompiled(const CompileInput& in) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> made;
+  std::string key;
+  for (size_t i = 0; i < in.arg_count; ++i) (key += in.args[i]) += '\n';
+  for (size_t i = 0; i < in.file_count; ++i) key += ref(in.files[i].text);
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = made.try_emplace(std::move(key));
+  if (!fresh) return at->second;
+  clang::CompilerInstance ci;
+  PrecompileAction action;
+  std::string log;
+  const std::string header = path_of(in.prefix);
+  const bool ok = run_clang(ci, in, {"-x", "c++-header", header.c_str()}, make_files(in), action, log);
+  if (ok && action.result->IsComplete)
+    at->second.assign(action.result->Data.begin(), action.result->Data.end());
+  return at->second;
+}
+
 bool compile(const CompileInput& in, Owned& out) {
   init_target();
   const std::shared_lock lock(llvm_mutex);
-  const std::string main = "/kiln/" + ref(in.source.name).str();
-  auto vfs = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
-  vfs->setCurrentWorkingDirectory("/kiln");
-  vfs->addFile(main, 0, llvm::MemoryBuffer::getMemBufferCopy(ref(in.source.text)));
-  for (size_t i = 0; i < in.file_count; ++i)
-    vfs->addFile("/kiln/" + ref(in.files[i].name).str(), 0,
-                 llvm::MemoryBuffer::getMemBufferCopy(ref(in.files[i].text)));
-
-  llvm::raw_string_ostream log(out.log);
-  auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
-  auto* printer = new clang::TextDiagnosticPrinter(log, options.get());
+  const std::string main = path_of(in.source.name);
+  const Files files = make_files(in);
+  std::vector<const char*> more;
+  if (in.prefix.size > 0) {
+    const std::string& prefix = precompiled(in);
+    if (!prefix.empty()) {
+      files->addFile("/kiln/prefix.pch", 0, llvm::MemoryBuffer::getMemBuffer(prefix));
+      more = {"-include-pch", "/kiln/prefix.pch"};
+    }
+  }
+  more.insert(more.end(), {"-x", "c++", main.c_str()});
   clang::CompilerInstance ci;
-  ci.createDiagnostics(printer);
-  // Otherwise "2 errors generated." goes to stderr whatever the diagnostics do.
-  ci.setVerboseOutputStream(std::make_unique<llvm::raw_null_ostream>());
-
-  std::vector<const char*> args(in.args, in.args + in.arg_count);
-  args.insert(args.end(), {"-x", "c++", main.c_str()});
-  if (!clang::CompilerInvocation::CreateFromArgs(ci.getInvocation(), args, ci.getDiagnostics())) return false;
-  ci.createFileManager(vfs);
   llvm::SmallString<0> object;
   ci.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
   clang::EmitObjAction action;
-  const bool ok = ci.ExecuteAction(action) && !ci.getDiagnostics().hasErrorOccurred();
+  const bool ok = run_clang(ci, in, more, files, action, out.log);
   out.bytes.assign(object.begin(), object.end());
   return ok;
 }

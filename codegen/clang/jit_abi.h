@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface of libkiln_jit.so, the one library that maps LLVM, clang and lld. Plain data only: both
-// sides may be built by different compilers, and no exception crosses. Change kKilnJitAbiVersion with any
+// sides may be built by different compilers, and no exception crosses. Change kAbiVersion with any
 // change here.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace kiln::jit {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 /// Name of the one exported function, a `GetApiFn`.
 inline constexpr const char* kEntryPoint = "kiln_jit_api";
 
@@ -32,6 +32,7 @@ struct CompileInput {
   File source;        ///< its name appears in diagnostics and in the object
   const File* files;  ///< what it may #include; there is nothing else
   size_t file_count;
+  Bytes prefix;             ///< one of `files` to precompile, as the source includes it first; or empty
   const char* const* args;  ///< clang -cc1 arguments, without input and output
   size_t arg_count;
 };

@@ -78,6 +78,29 @@ TEST_F(CompileClang, SameInputSameBytes) {
   EXPECT_EQ(build(s, {"a", "b"}, 1), build(s, {"a", "b"}, 2));
 }
 
+// Batches of four and more precompile the prelude: not a byte may differ.
+TEST_F(CompileClang, BatchesGiveTheBytesOfSingleCompiles) {
+  std::vector<CpuSource> s;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    s.push_back({std::string(name) + ".cpp", axpy_source(name), {}});
+  s[1].flags = {"-ffp-contract=fast"};
+  s[2].text = "// Another first line.\n" + s[2].text;
+  s[3].flags = {"-fno-unroll-loops"};
+  const std::vector<std::string> batch = compile_objects(s, host_target(), 2);
+  for (size_t i = 0; i < s.size(); ++i)
+    EXPECT_EQ(batch[i], compile_objects({&s[i], 1}, host_target(), 1)[0]) << i;
+}
+
+TEST_F(CompileClang, BatchErrorsNameTheLineToo) {
+  std::vector<CpuSource> s(4, {"bad.cpp", "#include \"kiln_cpu.h\"\n\nint f() { return undeclared; }\n", {}});
+  try {
+    compile_objects(s, host_target(), 2);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("bad.cpp:3:18: error: use of undeclared identifier 'undeclared'"));
+  }
+}
+
 TEST_F(CompileClang, ManyImagesAreDistinct) {
   std::vector<LoadedImage> images;
   for (int i = 0; i < 3; ++i)
