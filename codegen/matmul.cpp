@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a matmul kernel together: tasks, chunks of k, blocks of rows, register blocks, epilogue; and the second
+// kernel that sums the ranges of a split k. The order of the sums is written in the text, never left to threads.
+#include "codegen/matmul.h"
+
+#include <algorithm>
+
+#include "codegen/matmul_parts.h"
+#include "ir/base/error.h"
+
+namespace kiln {
+
+namespace {
+using detail::MatmulShape;
+
+/// Everything the printing functions share.
+struct Printer {
+  const std::string& name;
+  const MatmulSpec& spec;
+  const MatmulSchedule& s;
+  const MatmulHooks& hooks;
+  DimTable& dims;
+  MatmulShape shape;
+  SourceText out;
+  int workspace = -1;
+
+  std::vector<std::string> batch() const { return detail::batch_names(spec); }
+  bool split() const { return s.split_k > 1; }
+  bool default_store() const { return !hooks.epilogue; }
+  void check() const;
+  void print_offset(const char* pointer, const MatmulOperand& operand, const std::string& more);
+  void print_sizes();
+  void print_task_decode();
+  void print_task_hook(const std::function<std::string(const MatmulTask&)>& hook);
+  void print_register_block();
+  void print_dispatch(const std::string& arguments);
+  void print_store(bool full, const std::string& lanes);
+  void print_epilogue(const std::string& value_full, const std::string& value_part);
+  void print_main();
+  void print_combine();
+};
+
+Dim chunk_of_split(const MatmulSpec& spec, int split) { return ceildiv(spec.k, Dim(split)); }
+
+void Printer::check() const {
+  const auto fits = [&](const MatmulOperand& o) { return o.batch_stride.size() == spec.batch.size(); };
+  KILN_ASSERT(spec.dtype == DType::f32 || spec.dtype == DType::f64, "matmul of {}", dtype_name(spec.dtype));
+  KILN_ASSERT(fits(spec.a) && fits(spec.b) && fits(spec.c), "matmul: batch strides and batch axes differ");
+  KILN_ASSERT(s.mr > 0 && s.nv > 0 && s.kc > 0 && s.split_k > 0 && s.mc % s.mr == 0 && s.tile_m % s.mc == 0 &&
+                  s.tile_n % shape.nr == 0,
+              "matmul: tiles {}x{} of blocks {}x{}x{}", s.tile_m, s.tile_n, s.mc, s.mr, shape.nr);
+  KILN_ASSERT(s.pack_a != PackA::none || (spec.m.is_const() && !hooks.prologue_a), "matmul: A must be packed");
+  KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
+                           !hooks.prologue_b),
+              "matmul: B must be packed");
+}
+
+/// `const T* a = base + its batch offset + more`.
+void Printer::print_offset(const char* pointer, const MatmulOperand& o, const std::string& more) {
+  std::string text = fmt::format("{}_base", std::string_view(pointer).substr(0, 1));
+  for (size_t i = 0; i < spec.batch.size(); ++i)
+    if (!o.batch_stride[i].is(0)) text += fmt::format(" + b{} * {}", i, dims.text(o.batch_stride[i]));
+  out.line("{}T* const {} = {}{};", pointer[0] == 'c' ? "" : "const ", pointer, text, more);
+}
+
+void Printer::print_sizes() {
+  const auto base = [&](const char* pointer, const MatmulOperand& o) {
+    const char* type = pointer[0] == 'c' ? "T*" : "const T*";
+    const std::string offset = o.offset.is(0) ? "" : " + " + dims.text(o.offset);
+    out.line("{0} const {1}_base = ({0})buffers[{2}]{3};", type, pointer, o.buffer, offset);
+  };
+  base("a", spec.a);
+  base("b", spec.b);
+  if (default_store()) base("c", spec.c);
+  out.line("const long m = {}, n = {}, k = {};", dims.text(spec.m), dims.text(spec.n), dims.text(spec.k));
+  // An empty matmul has no task; its text must still not divide by zero.
+  out.line("const long tiles_m = m ? (m + {}) / {} : 1, tiles_n = n ? (n + {}) / {} : 1;", s.tile_m - 1, s.tile_m,
+           s.tile_n - 1, s.tile_n);
+}
+
+/// Consecutive tasks share their columns, so that one packing of B serves a thread's whole run of them.
+void Printer::print_task_decode() {
+  out.lines("long rest = task;\nconst long tile_m_index = rest % tiles_m;\nrest /= tiles_m;");
+  const auto batch_indices = [&] {
+    for (size_t i = spec.batch.size(); i-- > 0;) {
+      if (i == 0 && !shape.b_shared) {
+        out.line("const long b{} = rest;", i);
+      } else {
+        const std::string size = dims.text(spec.batch[i].is(0) ? Dim(1) : spec.batch[i]);
+        out.line("const long b{0} = rest % {1};\nrest /= {1};", i, size);
+      }
+    }
+  };
+  if (shape.b_shared) batch_indices();
+  if (shape.b_shared) out.lines("const long columns = rest;");
+  else out.lines("const long columns = task / tiles_m;");
+  if (split()) out.line("const long split = rest % {0};\nrest /= {0};", s.split_k);
+  if (shape.b_shared) {
+    out.lines("const long tile_n_index = rest;");
+  } else {
+    out.lines("const long tile_n_index = rest % tiles_n;\nrest /= tiles_n;");
+    batch_indices();
+  }
+  out.line("const long row = tile_m_index * {0}, rows = min({0}, m - row);", s.tile_m);
+  out.line("const long col = tile_n_index * {0}, cols = min({0}, n - col);", s.tile_n);
+}
+
+void Printer::print_task_hook(const std::function<std::string(const MatmulTask&)>& hook) {
+  if (!hook) return;
+  out.lines("{");
+  out.lines(hook({batch(), "tile_m_index", "tile_n_index", "row", "rows", "col", "cols", "hook_scratch"}));
+  out.lines("}");
+}
+
+/// Calls the micro kernel that fits r x c.
+void Printer::print_dispatch(const std::string& arguments) {
+  const auto call = [&](int rows, int vectors) { return fmt::format("micro_{}x{}({});", rows, vectors, arguments); };
+  const auto by_cols = [&](int rows) {
+    if (shape.col_tail == 0) return out.lines(call(rows, s.nv));
+    out.line("if (c > {}) {}", shape.col_tail * s.width, call(rows, s.nv));
+    out.line("else {}", call(rows, shape.col_tail));
+  };
+  const bool only_tail = shape.row_tail != 0 && spec.m.is_const() && spec.m.value() < s.mr;
+  if (shape.row_tail == 0) return by_cols(s.mr);
+  if (only_tail) return by_cols(shape.row_tail);
+  out.line("if (r == {}) {{", s.mr);
+  by_cols(s.mr);
+  out.lines("} else {");
+  by_cols(shape.row_tail);
+  out.lines("}");
+}
+
+/// Stores `acc` at (row_at, col_at): the epilogue, or C as it is.
+void Printer::print_store(bool full, const std::string& lanes) {
+  if (hooks.epilogue) {
+    out.lines(hooks.epilogue({"acc", batch(), "row_at", "col_at", true, s.width, lanes, full}));
+    return;
+  }
+  const std::string cs = dims.text(spec.c.col_stride);
+  const std::string to = fmt::format("c_tile + row_at * {} + col_at", dims.text(spec.c.row_stride));
+  if (cs != "1")
+    out.line("for (long l = 0; l < {0}; ++l) {1} * {2} + l * {2}] = acc[l];", lanes,
+             fmt::format("c_tile[row_at * {} + col_at", dims.text(spec.c.row_stride)), cs);
+  else if (full)
+    out.line("store({}, acc);", to);
+  else
+    out.line("store_lanes({}, acc, {});", to, lanes);
+}
+
+/// Walks an r x c block in vectors and stores each; `value_*` say where a vector at (i, j) comes from.
+void Printer::print_epilogue(const std::string& value_full, const std::string& value_part) {
+  out.lines("for (long i = 0; i < r; ++i) {");
+  out.lines("const long row_at = block_row + i;\nlong j = 0;");
+  if (!spec.n.is_const() || spec.n.value() >= s.width) {
+    out.line("for (; j + {0} <= c; j += {0}) {{", s.width);
+    out.line("const long col_at = block_col + j;\nV acc = {};", value_full);
+    print_store(true, std::to_string(s.width));
+    out.lines("}");
+  }
+  const int64_t rest = spec.n.is_const() ? spec.n.value() % s.width : 1;
+  if (rest != 0) {
+    out.lines("if (j < c) {");
+    out.line("const long col_at = block_col + j, lanes = {};", spec.n.is_const() ? std::to_string(rest) : "c - j");
+    out.line("V acc = {};", value_part);
+    print_store(false, spec.n.is_const() ? std::to_string(rest) : "lanes");
+    out.lines("}");
+  }
+  out.lines("}");
+}
+
+/// One mr x nr block: micro kernel, then epilogue unless it wrote C itself.
+void Printer::print_register_block() {
+  const std::string a_at = s.pack_a == PackA::none
+                               ? fmt::format("a + (ir + ii) * {} + k0 * {}", dims.text(spec.a.row_stride),
+                                             dims.text(spec.a.col_stride))
+                           : s.pack_a == PackA::rows ? fmt::format("packed_a + ii * {}", shape.a_ld)
+                                                     : std::string("packed_a + ii * kk");
+  const std::string b_at = s.pack_b ? "packed_b + j * kk" : fmt::format("b + k0 * {} + j", dims.text(spec.b.row_stride));
+  out.line("const long r = min({}, rows - ir - ii), c = min({}, cols - j);", s.mr, shape.nr);
+  const bool const_mn = spec.m.is_const() && spec.n.is_const();
+  const bool no_edge = const_mn && spec.n.value() % s.width == 0;
+  const std::string c_at = fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
+  const std::string c_ld = dims.text(spec.c.row_stride);
+  const std::string in_tile =
+      shape.partial ? fmt::format("tile + (ir + ii) * {} + j * {}", s.tile_n, s.mr) : std::string("tile");
+  const std::string resume = shape.one_chunk ? "false" : "k0 > k_begin";
+  if (shape.plain_c && no_edge) {
+    out.line("T* const to = {};", c_at);
+    print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, c_ld, resume));
+    return;
+  }
+  if (shape.plain_c && shape.one_chunk) {
+    std::string whole = spec.n.is_const() ? fmt::format("c % {} == 0", s.width) : fmt::format("c == {}", shape.nr);
+    if (!spec.m.is_const()) whole += fmt::format(" && r == {}", s.mr);
+    out.line("const bool direct = {};", whole);
+    out.line("T* const to = direct ? {} : {};", c_at, in_tile);
+    print_dispatch(fmt::format("{}, {}, kk, to, direct ? {} : {}, {}, dims", a_at, b_at, c_ld, shape.nr, resume));
+    out.lines("if (direct) continue;");
+  } else {
+    out.line("T* const to = {};", in_tile);
+    print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, shape.nr, resume));
+    if (!shape.one_chunk) out.lines("if (k0 + kk < k_end) continue;");
+  }
+  out.lines("const long block_row = row + ir + ii, block_col = col + j;");
+  const std::string value = fmt::format("load(to + i * {} + j)", shape.nr);
+  out.lines("{");
+  print_epilogue(value, value);
+  out.lines("}");
+}
+
+void Printer::print_main() {
+  out.line("extern \"C\" void {}(void* const* buffers, const long* dims, long task_begin, long task_end, void* scratch) {{",
+           name);
+  print_sizes();
+  out.line("T* const packed_b = (T*)scratch;");
+  out.line("T* const packed_a = packed_b + {};", shape.pack_b_elements);
+  out.line("T* const tile = packed_a + {};", shape.pack_a_elements);
+  out.line("T* const hook_scratch = tile + {};\n(void)hook_scratch;\n(void)tile;", shape.tile_elements);
+  out.lines(hooks.setup);
+  if (s.pack_b) out.lines("long packed = -1;");
+  out.lines("for (long task = task_begin; task < task_end; ++task) {");
+  print_task_decode();
+  if (split()) {
+    out.line("const long k_part = {};", dims.text(chunk_of_split(spec, s.split_k)));
+    out.lines("const long k_begin = min(split * k_part, k), k_end = min(k_begin + k_part, k);");
+  } else {
+    out.lines("const long k_begin = 0, k_end = k;");
+  }
+  print_offset("a", spec.a, spec.a.row_stride.is(0) ? "" : fmt::format(" + row * {}", dims.text(spec.a.row_stride)));
+  print_offset("b", spec.b, fmt::format(" + col * {}", dims.text(spec.b.col_stride)));
+  if (default_store())
+    print_offset("c_tile", spec.c, split() ? " + split * " + dims.text(numel(spec.batch) * spec.m * spec.n) : "");
+  print_task_hook(hooks.task_begin);
+  out.lines("long k0 = k_begin;\ndo {");
+  out.line("const long kk = min({}, k_end - k0);", s.kc);
+  if (s.pack_b) {
+    out.line("if (packed != columns{}) {{", shape.one_chunk ? "" : " || k_end - k_begin > kk");
+    detail::print_pack_b(out, spec, s, shape, hooks, dims);
+    out.lines("packed = columns;\n}");
+  }
+  out.line("for (long ir = 0; ir < rows; ir += {}) {{", s.mc);
+  out.line("const long block_rows = min({}, rows - ir);", s.mc);
+  if (s.pack_a != PackA::none) detail::print_pack_a(out, spec, s, shape, hooks, dims);
+  out.line("for (long ii = 0; ii < block_rows; ii += {}) {{", s.mr);
+  out.line("for (long j = 0; j < cols; j += {}) {{", shape.nr);
+  print_register_block();
+  out.lines("}\n}\n}");
+  out.lines("k0 += kk;\n} while (k0 < k_end);");
+  print_task_hook(hooks.task_end);
+  out.lines("}\n}");
+}
+
+/// The second launch of a split k: sums the ranges in order, then the epilogue.
+void Printer::print_combine() {
+  out.line("extern \"C\" void {}(void* const* buffers, const long* dims, long task_begin, long task_end, void* scratch) {{",
+           name);
+  print_sizes();
+  out.line("T* const hook_scratch = (T*)scratch;\n(void)hook_scratch;\n(void)k;");
+  out.lines(hooks.setup);
+  out.lines("for (long task = task_begin; task < task_end; ++task) {");
+  print_task_decode();
+  if (default_store()) print_offset("c_tile", spec.c, "");
+  print_task_hook(hooks.task_begin);
+  out.lines("const long r = rows, c = cols, block_row = row, block_col = col;\n(void)columns;");
+  std::string index = "0";
+  for (size_t i = 0; i < spec.batch.size(); ++i) index = fmt::format("({} * {} + b{})", index, dims.text(spec.batch[i]), i);
+  out.line("const T* const from = (const T*)buffers[{}] + ({} * m + row) * n + col;", workspace, index);
+  const std::string stride = dims.text(numel(spec.batch) * spec.m * spec.n);
+  print_epilogue(fmt::format("sum_ranges(from + i * n + j, {})", stride),
+                 fmt::format("sum_ranges_lanes(from + i * n + j, {}, lanes)", stride));
+  print_task_hook(hooks.task_end);
+  out.lines("}\n}");
+}
+
+void print_sum_words(SourceText& out, int split_k) {
+  for (const bool full : {true, false}) {
+    out.line("static inline V sum_ranges{}(const T* p, long stride{}) {{", full ? "" : "_lanes", full ? "" : ", long lanes");
+    const char* load = full ? "load(p)" : "load_lanes(p, lanes)";
+    out.line("V sum = {};", load);
+    out.line("for (int i = 1; i < {}; ++i) {{ p += stride; sum += {}; }}", split_k, load);
+    out.lines("return sum;\n}");
+  }
+}
+
+/// The spec of the first launch of a split k: C is the workspace [range][batch...][m][n].
+MatmulSpec to_workspace(MatmulSpec spec, int workspace_buffer) {
+  Dim stride = spec.m * spec.n;
+  spec.c = {workspace_buffer, 0, std::vector<Dim>(spec.batch.size()), spec.n, 1};
+  for (size_t i = spec.batch.size(); i-- > 0; stride = stride * spec.batch[i]) spec.c.batch_stride[i] = stride;
+  return spec;
+}
+}  // namespace
+
+MatmulSource print_matmul(const std::string& name, const MatmulSpec& spec, const MatmulSchedule& schedule,
+                          const MatmulHooks& hooks, DimTable& dims, int workspace_buffer) {
+  const bool split = schedule.split_k > 1;
+  MatmulHooks inner = hooks;
+  if (split) inner.epilogue = nullptr, inner.task_begin = nullptr, inner.task_end = nullptr;
+  const MatmulSpec inner_spec = split ? to_workspace(spec, workspace_buffer) : spec;
+  Printer p{name, inner_spec, schedule, inner, dims, MatmulShape(inner_spec, schedule, inner), {}};
+  p.check();
+  MatmulSource source;
+  p.out.line("namespace {}_code {{", name);
+  const bool transpose = schedule.pack_b && !spec.b.col_stride.is(1) && spec.b.row_stride.is(1);
+  detail::print_matmul_words(p.out, spec, schedule, transpose);
+  for (const int rows : {schedule.mr, p.shape.row_tail})
+    for (const int vectors : {schedule.nv, p.shape.col_tail})
+      if (rows > 0 && vectors > 0) detail::print_micro_kernel(p.out, spec, schedule, p.shape, rows, vectors, dims);
+  p.print_main();
+  const Dim tiles = ceildiv(spec.m, Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * numel(spec.batch);
+  const auto size = static_cast<int64_t>(dtype_size(spec.dtype));
+  const int64_t packed = p.shape.pack_b_elements + p.shape.pack_a_elements + p.shape.tile_elements;
+  source.launches.push_back({name, tiles * Dim(schedule.split_k), Dim(size * (packed + inner.scratch_elements))});
+  if (split) {
+    MatmulSchedule last = schedule;
+    last.split_k = 1;
+    const std::string combine = name + "_combine";
+    Printer q{combine, spec, last, hooks, dims, p.shape, std::move(p.out)};
+    q.workspace = workspace_buffer;
+    print_sum_words(q.out, schedule.split_k);
+    q.print_combine();
+    source.launches.push_back({combine, tiles, Dim(size * hooks.scratch_elements)});
+    source.workspace_buffer = workspace_buffer;
+    source.workspace_bytes = numel(spec.batch) * spec.m * spec.n * Dim(size * schedule.split_k);
+    p.out = std::move(q.out);
+  }
+  p.out.line("}}  // namespace {}_code", name);
+  source.text = p.out.str();
+  return source;
+}
+
+}  // namespace kiln

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's matmul template: C[b,m,n] = epilogue(sum_k A[b,m,k] * B[b,k,n]) as readable C++ source, packed and
+// register-blocked for one shape, with places where a region printer puts prologue and epilogue code.
+// Must not know graphs or regions: operands are plain strides, fused code comes in through callbacks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/dim_table.h"
+#include "ir/base/dim.h"
+#include "ir/base/dtype.h"
+
+namespace kiln {
+
+/// Where one operand lies: element (b..., r, c) is at offset + sum(b[i] * batch_stride[i]) + r * row_stride +
+/// c * col_stride, in elements, of kernel buffer `buffer`.
+struct MatmulOperand {
+  int buffer = 0;
+  Dim offset = 0;
+  std::vector<Dim> batch_stride;  ///< one per batch axis; 0 broadcasts
+  Dim row_stride, col_stride;
+};
+
+/// One contraction. Shapes: A[batch..., m, k], B[batch..., k, n], C[batch..., m, n].
+struct MatmulSpec {
+  DType dtype = DType::f32;  ///< f32 or f64
+  std::vector<Dim> batch;    ///< any number of axes
+  Dim m, n, k;
+  MatmulOperand a{0, 0, {}, 0, 0}, b{1, 0, {}, 0, 0}, c{2, 0, {}, 0, 0};
+};
+
+/// What the schedule needs to know of a CPU.
+struct MatmulTarget {
+  int vector_bytes = 32;
+  int vector_registers = 16;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 16 << 20;
+};
+
+/// How A reaches the micro kernel.
+enum class PackA : uint8_t {
+  none,  ///< read in place (needs constant m)
+  rows,  ///< copied to [row][k]: A's rows are contiguous
+  cols,  ///< copied to panels of [k][mr]: A's columns are contiguous
+};
+
+/// Everything that is chosen about one matmul. Numeric part: split_k. The rest moves work, never bits: every element
+/// is one chain of fused multiply-adds in the order of k.
+struct MatmulSchedule {
+  int width = 8;          ///< elements of a vector
+  int mr = 6, nv = 2;     ///< register block: rows, vectors of columns
+  int64_t kc = 512;       ///< k range packed at a time
+  int64_t mc = 6;         ///< rows of A packed at a time, a multiple of mr
+  int64_t tile_m = 96;    ///< rows of a task, a multiple of mc
+  int64_t tile_n = 96;    ///< columns of a task, a multiple of mr * nv
+  PackA pack_a = PackA::rows;
+  bool pack_b = true;
+  int split_k = 1;        ///< ranges of k summed apart, then in order
+  bool operator==(const MatmulSchedule&) const = default;
+};
+
+/// A schedule for `spec` on `target`, from shape and target alone.
+MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target);
+
+/// A vector of a matrix that fused code loads or stores. Lane 0 is element (batch..., row, col).
+struct MatmulVector {
+  std::string value;               ///< epilogue: variable to read (may be changed); prologue: variable to assign
+  std::vector<std::string> batch;  ///< C++ expressions of the batch indices
+  std::string row, col;            ///< C++ expressions of lane 0's coordinates
+  bool along_cols = true;          ///< further lanes walk columns (rows if false)
+  int width = 0;                   ///< lanes of `value`, of type float or double __attribute__((ext_vector_type(width)))
+  std::string lanes;               ///< number of valid lanes: a literal or a variable, 1 <= lanes <= width
+  bool full = true;                ///< lanes == width
+};
+
+/// The names under which fused code finds one task: `*_index` count tiles, `row`/`col` are its first element.
+struct MatmulTask {
+  std::vector<std::string> batch;
+  std::string tile_m_index, tile_n_index, row, rows, col, cols;
+  std::string scratch;  ///< T* to MatmulHooks::scratch_elements elements, private to the thread
+};
+
+/// Code fused into a matmul. Each callback returns C++ statements; an empty one stands for a plain load or store.
+/// They may use `buffers`, `dims` and what `setup` declares. `epilogue` must store C itself. Prologues run
+/// while an operand is packed, so that each element is computed once per tile that uses it.
+struct MatmulHooks {
+  std::string setup;  ///< statements at the start of the kernel
+  std::function<std::string(const MatmulVector&)> prologue_a, prologue_b, epilogue;
+  std::function<std::string(const MatmulTask&)> task_begin, task_end;
+  int64_t scratch_elements = 0;  ///< of the dtype, for the task hooks
+};
+
+/// One launch of a printed matmul.
+struct MatmulLaunch {
+  std::string symbol;
+  Dim tasks;
+  Dim scratch_bytes;
+};
+
+/// Source of a matmul. With split_k the second launch needs a barrier before it, and both use buffer
+/// `workspace_buffer` of `workspace_bytes`.
+struct MatmulSource {
+  std::string text;
+  std::vector<MatmulLaunch> launches;
+  int workspace_buffer = -1;
+  Dim workspace_bytes = 0;
+};
+
+/// Prints the kernel `name` (extern "C", KernelFn of ir/kernel_image.h). Self-contained text: other kernels may stand
+/// in the same source. Symbolic sizes go through `dims`. `workspace_buffer` is the parameter used for split_k.
+/// Throws: internal, for a schedule that does not fit the spec.
+MatmulSource print_matmul(const std::string& name, const MatmulSpec& spec, const MatmulSchedule& schedule,
+                          const MatmulHooks& hooks, DimTable& dims, int workspace_buffer = 3);
+
+}  // namespace kiln

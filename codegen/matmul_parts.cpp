@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words and micro kernels of the matmul template. Plain vector code that every target of clang compiles; no
+// intrinsics, no headers. Multiply-adds are explicit, so no contraction flag changes a bit.
+#include "codegen/matmul_parts.h"
+
+#include <algorithm>
+
+#include "ir/base/error.h"
+
+namespace kiln::detail {
+
+namespace {
+int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+/// Index list of a two-operand shuffle, built from the source lane of every result lane.
+std::string shuffle(int width, const std::function<int(int)>& lane) {
+  std::string s = "__builtin_shufflevector(a, b";
+  for (int i = 0; i < width; ++i) s += ", " + std::to_string(lane(i));
+  return s + ")";
+}
+
+void print_shuffle_word(SourceText& out, const std::string& name, int width, const std::function<int(int)>& lane) {
+  out.line("static inline V {}(V a, V b) {{ return {}; }}", name, shuffle(width, lane));
+}
+
+/// Interleaves blocks of `unit` elements within 16 bytes; `group` elements are 16 bytes.
+void print_unpack_words(SourceText& out, int width, int group, int unit) {
+  for (const bool high : {false, true})
+    print_shuffle_word(out, fmt::format("{}{}", high ? "high" : "low", unit), width, [=](int i) {
+      const int base = i / group * group, at = i % group;
+      const int source = base + (high ? group / 2 : 0) + at / (2 * unit) * unit + at % unit;
+      return at / unit % 2 == 0 ? source : source + width;
+    });
+}
+
+/// Swaps blocks of 16 bytes at distance `step` between two rows.
+void print_block_words(SourceText& out, int width, int group, int step) {
+  for (const bool high : {false, true})
+    print_shuffle_word(out, fmt::format("{}_block{}", high ? "high" : "low", step), width, [=](int i) {
+      const int block = i / group, at = i % group;
+      const bool own = (block & step) == 0;
+      const int from = high ? (own ? block + step : block) : (own ? block : block - step);
+      return from * group + at + (own ? 0 : width);
+    });
+}
+
+/// Transposition of a width x width square in registers: within 16 bytes first, then blocks of 16 bytes.
+void print_transpose(SourceText& out, int width, int group) {
+  if (group == 4) print_unpack_words(out, width, group, 2);
+  print_unpack_words(out, width, group, 1);
+  for (int step = 1; step < width / group; step *= 2) print_block_words(out, width, group, step);
+  out.lines("static inline void transpose(V* r) {");
+  for (int q = 0; q < width; q += group) {
+    if (group == 2) {
+      out.line("{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low1(s, t); r[{1}] = high1(s, t); }}", q, q + 1);
+      continue;
+    }
+    out.line("{{ const V s = low1(r[{0}], r[{1}]), t = high1(r[{0}], r[{1}]), u = low1(r[{2}], r[{3}]), "
+             "v = high1(r[{2}], r[{3}]);", q, q + 1, q + 2, q + 3);
+    out.line("r[{0}] = low2(s, u); r[{1}] = high2(s, u); r[{2}] = low2(t, v); r[{3}] = high2(t, v); }}", q, q + 1,
+             q + 2, q + 3);
+  }
+  for (int step = 1; step < width / group; step *= 2)
+    for (int row = 0; row < width; ++row)
+      if (((row / group) & step) == 0)
+        out.line("{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low_block{2}(s, t); r[{1}] = high_block{2}(s, t); }}",
+                 row, row + step * group, step);
+  out.lines("}");
+}
+}  // namespace
+
+std::vector<std::string> batch_names(const MatmulSpec& spec) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < spec.batch.size(); ++i) names.push_back(fmt::format("b{}", i));
+  return names;
+}
+
+MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulHooks& hooks) {
+  nr = int64_t{s.nv} * s.width;
+  const bool const_k = spec.k.is_const();
+  const int64_t k_range = const_k ? (spec.k.value() + s.split_k - 1) / s.split_k : s.kc;
+  one_chunk = const_k && k_range <= s.kc;
+  const int64_t chunk = std::max<int64_t>(1, std::min(k_range, s.kc));
+  plain_c = !hooks.epilogue && spec.c.col_stride.is(1);
+  row_tail = spec.m.is_const() ? static_cast<int>(spec.m.value() % s.mr) : 0;
+  const int64_t col_rest = spec.n.is_const() ? spec.n.value() % nr : 0;
+  const int64_t col_vectors = (col_rest + s.width - 1) / s.width;
+  col_tail = col_vectors < s.nv ? static_cast<int>(col_vectors) : 0;
+  const bool no_edge = spec.m.is_const() && spec.n.is_const() && spec.n.value() % s.width == 0;
+  partial = !one_chunk && !(plain_c && no_edge);
+  a_ld = s.pack_a == PackA::cols ? s.mr : round_up(chunk, s.width) + s.width;
+  pack_a_elements = s.pack_a == PackA::rows ? s.mc * a_ld : s.pack_a == PackA::cols ? s.mc * chunk : 0;
+  pack_a_elements = round_up(pack_a_elements, 64);
+  pack_b_elements = s.pack_b ? round_up(chunk * s.tile_n, 64) : 0;
+  tile_elements = round_up(partial ? s.tile_m * s.tile_n : s.mr * nr, 64);
+  b_shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(), [](const Dim& d) { return d.is(0); });
+}
+
+void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, bool transpose) {
+  const char* type = spec.dtype == DType::f64 ? "double" : "float";
+  const int w = s.width;
+  out.line("typedef {} T;", type);
+  out.line("typedef T V __attribute__((ext_vector_type({}), may_alias));", w);
+  out.line("typedef T Unaligned __attribute__((ext_vector_type({}), aligned(sizeof(T)), may_alias));", w);
+  out.lines(
+      "static inline V load(const T* p) { return *(const Unaligned*)p; }\n"
+      "static inline void store(T* p, V v) { *(Unaligned*)p = v; }\n"
+      "static inline long min(long a, long b) { return a < b ? a : b; }");
+  out.lines("// The first `lanes` elements, in pieces of falling powers of two; the rest is zero.");
+  for (const bool is_load : {true, false}) {
+    if (is_load)
+      out.line("static inline V load_lanes(const T* p, long lanes) {{");
+    else
+      out.line("static inline void store_lanes(T* p, V v, long lanes) {{");
+    out.line("alignas(V) T buffer[{}] = {{}};", w);
+    if (!is_load) out.lines("*(V*)buffer = v;");
+    out.lines("long at = 0;");
+    for (int piece = w / 2; piece > 0; piece /= 2)
+      out.line("if (lanes & {0}) {{ __builtin_memcpy({1} + at, {2} + at, {0} * sizeof(T)); at += {0}; }}", piece,
+               is_load ? "buffer" : "p", is_load ? "p" : "buffer");
+    if (is_load) out.lines("return *(V*)buffer;");
+    out.lines("}");
+  }
+  if (transpose) print_transpose(out, w, spec.dtype == DType::f64 ? 2 : 4);
+}
+
+void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
+                        int rows, int vectors, DimTable& dims) {
+  out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", rows, vectors * s.width);
+  out.line("static __attribute__((noinline)) void micro_{}x{}(const T* a, const T* b, long k, T* c, long ldc, "
+           "bool resume, const long* dims) {{", rows, vectors);
+  const bool cols = s.pack_a == PackA::cols;
+  const std::string a_rs = s.pack_a == PackA::none ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
+  const std::string a_ks = s.pack_a == PackA::none ? dims.text(spec.a.col_stride) : std::to_string(cols ? shape.a_ld : 1);
+  out.line("const long a_rs = {}, a_ks = {}, b_ks = {};", a_rs, a_ks,
+           s.pack_b ? std::to_string(shape.nr) : dims.text(spec.b.row_stride));
+  const auto each = [&](const auto& f) {
+    for (int i = 0; i < rows; ++i) {
+      std::string text;
+      for (int j = 0; j < vectors; ++j) text += f(i, j);
+      out.lines(text);
+    }
+  };
+  each([](int i, int j) { return fmt::format("V c{}_{} = 0; ", i, j); });
+  out.lines("if (resume) {");
+  each([&](int i, int j) { return fmt::format("c{0}_{1} = load(c + {0} * ldc + {2}); ", i, j, j * s.width); });
+  out.lines("}");
+  out.lines("for (; k > 0; --k) {");
+  std::string text = "const V ";
+  for (int j = 0; j < vectors; ++j) text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
+  out.lines(text + ";");
+  out.lines("V x;");
+  for (int i = 0; i < rows; ++i) {
+    text = fmt::format("x = (V)(a[{} * a_rs]); ", i);
+    for (int j = 0; j < vectors; ++j) text += fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
+    out.lines(text);
+  }
+  out.lines("a += a_ks;\nb += b_ks;\n}");
+  each([&](int i, int j) { return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width); });
+  out.lines("}");
+}
+
+}  // namespace kiln::detail
