@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a matmul kernel together: tasks, chunks of k, blocks of rows, register blocks, epilogue; and the second
-// kernel that sums the ranges of a split k. The order of the sums is written in the text, never left to threads.
+// Puts a matmul kernel together: tasks, chunks of k, blocks of rows, register blocks, epilogue; and the
+// second kernel that sums the ranges of a split k. The order of the sums is written in the text, never left
+// to threads.
 #include "codegen/matmul.h"
 
 #include <algorithm>
@@ -29,9 +30,10 @@ struct Printer {
   bool default_store() const { return !hooks.epilogue; }
   void check() const;
   void print_offset(const char* pointer, const MatmulOperand& operand, const std::string& more);
+  void print_signature();
   void print_sizes();
   void print_task_decode();
-  void print_task_hook(const std::function<std::string(const MatmulTask&)>& hook);
+  void print_task_hook(const MatmulTaskHook& hook);
   void print_register_block();
   void print_dispatch(const std::string& arguments);
   void print_store(bool full, const std::string& lanes);
@@ -49,7 +51,8 @@ void Printer::check() const {
   KILN_ASSERT(s.mr > 0 && s.nv > 0 && s.kc > 0 && s.split_k > 0 && s.mc % s.mr == 0 && s.tile_m % s.mc == 0 &&
                   s.tile_n % shape.nr == 0,
               "matmul: tiles {}x{} of blocks {}x{}x{}", s.tile_m, s.tile_n, s.mc, s.mr, shape.nr);
-  KILN_ASSERT(s.pack_a != PackA::none || (spec.m.is_const() && !hooks.prologue_a), "matmul: A must be packed");
+  KILN_ASSERT(s.pack_a != PackA::none || (spec.m.is_const() && !hooks.prologue_a),
+              "matmul: A must be packed");
   KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
                            !hooks.prologue_b),
               "matmul: B must be packed");
@@ -59,8 +62,15 @@ void Printer::check() const {
 void Printer::print_offset(const char* pointer, const MatmulOperand& o, const std::string& more) {
   std::string text = fmt::format("{}_base", std::string_view(pointer).substr(0, 1));
   for (size_t i = 0; i < spec.batch.size(); ++i)
-    if (!o.batch_stride[i].is(0)) text += fmt::format(" + b{} * {}", i, dims.text(o.batch_stride[i]));
+    if (!o.batch_stride[i].is(0)) text += fmt::format(" + mm_b{} * {}", i, dims.text(o.batch_stride[i]));
   out.line("{}T* const {} = {}{};", pointer[0] == 'c' ? "" : "const ", pointer, text, more);
+}
+
+void Printer::print_signature() {
+  out.line(
+      "KILN_KERNEL void {}(void* const* buffers, const int64_t* dims, int64_t task_begin, int64_t task_end,",
+      name);
+  out.lines("void* scratch) {");
 }
 
 void Printer::print_sizes() {
@@ -74,8 +84,8 @@ void Printer::print_sizes() {
   if (default_store()) base("c", spec.c);
   out.line("const long m = {}, n = {}, k = {};", dims.text(spec.m), dims.text(spec.n), dims.text(spec.k));
   // An empty matmul has no task; its text must still not divide by zero.
-  out.line("const long tiles_m = m ? (m + {}) / {} : 1, tiles_n = n ? (n + {}) / {} : 1;", s.tile_m - 1, s.tile_m,
-           s.tile_n - 1, s.tile_n);
+  out.line("const long tiles_m = m ? (m + {}) / {} : 1, tiles_n = n ? (n + {}) / {} : 1;", s.tile_m - 1,
+           s.tile_m, s.tile_n - 1, s.tile_n);
 }
 
 /// Consecutive tasks share their columns, so that one packing of B serves a thread's whole run of them.
@@ -84,10 +94,10 @@ void Printer::print_task_decode() {
   const auto batch_indices = [&] {
     for (size_t i = spec.batch.size(); i-- > 0;) {
       if (i == 0 && !shape.b_shared) {
-        out.line("const long b{} = rest;", i);
+        out.line("const long mm_b{} = rest;", i);
       } else {
         const std::string size = dims.text(spec.batch[i].is(0) ? Dim(1) : spec.batch[i]);
-        out.line("const long b{0} = rest % {1};\nrest /= {1};", i, size);
+        out.line("const long mm_b{0} = rest % {1};\nrest /= {1};", i, size);
       }
     }
   };
@@ -105,16 +115,23 @@ void Printer::print_task_decode() {
   out.line("const long col = tile_n_index * {0}, cols = min({0}, n - col);", s.tile_n);
 }
 
-void Printer::print_task_hook(const std::function<std::string(const MatmulTask&)>& hook) {
+void Printer::print_task_hook(const MatmulTaskHook& hook) {
   if (!hook) return;
-  out.lines("{");
-  out.lines(hook({batch(), "tile_m_index", "tile_n_index", "row", "rows", "col", "cols", "hook_scratch"}));
+  out.lines(
+      "{\nconst int64_t mm_tile_m = tile_m_index, mm_tile_n = tile_n_index, mm_row = row, mm_rows = rows;");
+  out.lines("const int64_t mm_col = col, mm_cols = cols;\nT* const mm_scratch = hook_scratch;");
+  out.lines(
+      "(void)mm_tile_m;\n(void)mm_tile_n;\n(void)mm_row;\n(void)mm_rows;\n(void)mm_col;\n(void)mm_cols;");
+  out.lines(
+      hook({batch(), "mm_tile_m", "mm_tile_n", "mm_row", "mm_rows", "mm_col", "mm_cols", "mm_scratch"}));
   out.lines("}");
 }
 
 /// Calls the micro kernel that fits r x c.
 void Printer::print_dispatch(const std::string& arguments) {
-  const auto call = [&](int rows, int vectors) { return fmt::format("micro_{}x{}({});", rows, vectors, arguments); };
+  const auto call = [&](int rows, int vectors) {
+    return fmt::format("micro_{}x{}({});", rows, vectors, arguments);
+  };
   const auto by_cols = [&](int rows) {
     if (shape.col_tail == 0) return out.lines(call(rows, s.nv));
     out.line("if (c > {}) {}", shape.col_tail * s.width, call(rows, s.nv));
@@ -133,7 +150,9 @@ void Printer::print_dispatch(const std::string& arguments) {
 /// Stores `acc` at (row_at, col_at): the epilogue, or C as it is.
 void Printer::print_store(bool full, const std::string& lanes) {
   if (hooks.epilogue) {
-    out.lines(hooks.epilogue({"acc", batch(), "row_at", "col_at", true, s.width, lanes, full}));
+    out.lines(detail::call_hook(hooks.epilogue, spec, s,
+                                {"", {}, "row_at", "col_at", true, 0, full ? std::string() : lanes, full},
+                                "acc", false));
     return;
   }
   const std::string cs = dims.text(spec.c.col_stride);
@@ -141,10 +160,8 @@ void Printer::print_store(bool full, const std::string& lanes) {
   if (cs != "1")
     out.line("for (long l = 0; l < {0}; ++l) {1} * {2} + l * {2}] = acc[l];", lanes,
              fmt::format("c_tile[row_at * {} + col_at", dims.text(spec.c.row_stride)), cs);
-  else if (full)
-    out.line("store({}, acc);", to);
-  else
-    out.line("store_lanes({}, acc, {});", to, lanes);
+  else if (full) out.line("store({}, acc);", to);
+  else out.line("store_lanes({}, acc, {});", to, lanes);
 }
 
 /// Walks an r x c block in vectors and stores each; `value_*` say where a vector at (i, j) comes from.
@@ -160,7 +177,8 @@ void Printer::print_epilogue(const std::string& value_full, const std::string& v
   const int64_t rest = spec.n.is_const() ? spec.n.value() % s.width : 1;
   if (rest != 0) {
     out.lines("if (j < c) {");
-    out.line("const long col_at = block_col + j, lanes = {};", spec.n.is_const() ? std::to_string(rest) : "c - j");
+    out.line("const long col_at = block_col + j, lanes = {};",
+             spec.n.is_const() ? std::to_string(rest) : "c - j");
     out.line("V acc = {};", value_part);
     print_store(false, spec.n.is_const() ? std::to_string(rest) : "lanes");
     out.lines("}");
@@ -171,35 +189,39 @@ void Printer::print_epilogue(const std::string& value_full, const std::string& v
 /// One mr x nr block: micro kernel, then epilogue unless it wrote C itself.
 void Printer::print_register_block() {
   const std::string a_at = s.pack_a == PackA::none
-                               ? fmt::format("a + (ir + ii) * {} + k0 * {}", dims.text(spec.a.row_stride),
+                               ? fmt::format("a + (ir + ii) * {} + k_at * {}", dims.text(spec.a.row_stride),
                                              dims.text(spec.a.col_stride))
                            : s.pack_a == PackA::rows ? fmt::format("packed_a + ii * {}", shape.a_ld)
                                                      : std::string("packed_a + ii * kk");
-  const std::string b_at = s.pack_b ? "packed_b + j * kk" : fmt::format("b + k0 * {} + j", dims.text(spec.b.row_stride));
+  const std::string b_at =
+      s.pack_b ? "packed_b + j * kk" : fmt::format("b + k_at * {} + j", dims.text(spec.b.row_stride));
   out.line("const long r = min({}, rows - ir - ii), c = min({}, cols - j);", s.mr, shape.nr);
   const bool const_mn = spec.m.is_const() && spec.n.is_const();
   const bool no_edge = const_mn && spec.n.value() % s.width == 0;
-  const std::string c_at = fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
+  const std::string c_at =
+      fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
   const std::string c_ld = dims.text(spec.c.row_stride);
   const std::string in_tile =
       shape.partial ? fmt::format("tile + (ir + ii) * {} + j * {}", s.tile_n, s.mr) : std::string("tile");
-  const std::string resume = shape.one_chunk ? "false" : "k0 > k_begin";
+  const std::string resume = shape.one_chunk ? "false" : "k_at > k_begin";
   if (shape.plain_c && no_edge) {
     out.line("T* const to = {};", c_at);
     print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, c_ld, resume));
     return;
   }
   if (shape.plain_c && shape.one_chunk) {
-    std::string whole = spec.n.is_const() ? fmt::format("c % {} == 0", s.width) : fmt::format("c == {}", shape.nr);
+    std::string whole =
+        spec.n.is_const() ? fmt::format("c % {} == 0", s.width) : fmt::format("c == {}", shape.nr);
     if (!spec.m.is_const()) whole += fmt::format(" && r == {}", s.mr);
     out.line("const bool direct = {};", whole);
     out.line("T* const to = direct ? {} : {};", c_at, in_tile);
-    print_dispatch(fmt::format("{}, {}, kk, to, direct ? {} : {}, {}, dims", a_at, b_at, c_ld, shape.nr, resume));
+    print_dispatch(
+        fmt::format("{}, {}, kk, to, direct ? {} : {}, {}, dims", a_at, b_at, c_ld, shape.nr, resume));
     out.lines("if (direct) continue;");
   } else {
     out.line("T* const to = {};", in_tile);
     print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, shape.nr, resume));
-    if (!shape.one_chunk) out.lines("if (k0 + kk < k_end) continue;");
+    if (!shape.one_chunk) out.lines("if (k_at + kk < k_end) continue;");
   }
   out.lines("const long block_row = row + ir + ii, block_col = col + j;");
   const std::string value = fmt::format("load(to + i * {} + j)", shape.nr);
@@ -209,8 +231,7 @@ void Printer::print_register_block() {
 }
 
 void Printer::print_main() {
-  out.line("extern \"C\" void {}(void* const* buffers, const long* dims, long task_begin, long task_end, void* scratch) {{",
-           name);
+  print_signature();
   print_sizes();
   out.line("T* const packed_b = (T*)scratch;");
   out.line("T* const packed_a = packed_b + {};", shape.pack_b_elements);
@@ -226,13 +247,15 @@ void Printer::print_main() {
   } else {
     out.lines("const long k_begin = 0, k_end = k;");
   }
-  print_offset("a", spec.a, spec.a.row_stride.is(0) ? "" : fmt::format(" + row * {}", dims.text(spec.a.row_stride)));
+  print_offset("a", spec.a,
+               spec.a.row_stride.is(0) ? "" : fmt::format(" + row * {}", dims.text(spec.a.row_stride)));
   print_offset("b", spec.b, fmt::format(" + col * {}", dims.text(spec.b.col_stride)));
   if (default_store())
-    print_offset("c_tile", spec.c, split() ? " + split * " + dims.text(numel(spec.batch) * spec.m * spec.n) : "");
+    print_offset("c_tile", spec.c,
+                 split() ? " + split * " + dims.text(numel(spec.batch) * spec.m * spec.n) : "");
   print_task_hook(hooks.task_begin);
-  out.lines("long k0 = k_begin;\ndo {");
-  out.line("const long kk = min({}, k_end - k0);", s.kc);
+  out.lines("long k_at = k_begin;\ndo {");
+  out.line("const long kk = min({}, k_end - k_at);", s.kc);
   if (s.pack_b) {
     out.line("if (packed != columns{}) {{", shape.one_chunk ? "" : " || k_end - k_begin > kk");
     detail::print_pack_b(out, spec, s, shape, hooks, dims);
@@ -245,15 +268,14 @@ void Printer::print_main() {
   out.line("for (long j = 0; j < cols; j += {}) {{", shape.nr);
   print_register_block();
   out.lines("}\n}\n}");
-  out.lines("k0 += kk;\n} while (k0 < k_end);");
+  out.lines("k_at += kk;\n} while (k_at < k_end);");
   print_task_hook(hooks.task_end);
   out.lines("}\n}");
 }
 
 /// The second launch of a split k: sums the ranges in order, then the epilogue.
 void Printer::print_combine() {
-  out.line("extern \"C\" void {}(void* const* buffers, const long* dims, long task_begin, long task_end, void* scratch) {{",
-           name);
+  print_signature();
   print_sizes();
   out.line("T* const hook_scratch = (T*)scratch;\n(void)hook_scratch;\n(void)k;");
   out.lines(hooks.setup);
@@ -263,7 +285,8 @@ void Printer::print_combine() {
   print_task_hook(hooks.task_begin);
   out.lines("const long r = rows, c = cols, block_row = row, block_col = col;\n(void)columns;");
   std::string index = "0";
-  for (size_t i = 0; i < spec.batch.size(); ++i) index = fmt::format("({} * {} + b{})", index, dims.text(spec.batch[i]), i);
+  for (size_t i = 0; i < spec.batch.size(); ++i)
+    index = fmt::format("({} * {} + mm_b{})", index, dims.text(spec.batch[i]), i);
   out.line("const T* const from = (const T*)buffers[{}] + ({} * m + row) * n + col;", workspace, index);
   const std::string stride = dims.text(numel(spec.batch) * spec.m * spec.n);
   print_epilogue(fmt::format("sum_ranges(from + i * n + j, {})", stride),
@@ -274,7 +297,8 @@ void Printer::print_combine() {
 
 void print_sum_words(SourceText& out, int split_k) {
   for (const bool full : {true, false}) {
-    out.line("static inline V sum_ranges{}(const T* p, long stride{}) {{", full ? "" : "_lanes", full ? "" : ", long lanes");
+    out.line("static inline V sum_ranges{}(const T* p, long stride{}) {{", full ? "" : "_lanes",
+             full ? "" : ", long lanes");
     const char* load = full ? "load(p)" : "load_lanes(p, lanes)";
     out.line("V sum = {};", load);
     out.line("for (int i = 1; i < {}; ++i) {{ p += stride; sum += {}; }}", split_k, load);
@@ -286,7 +310,8 @@ void print_sum_words(SourceText& out, int split_k) {
 MatmulSpec to_workspace(MatmulSpec spec, int workspace_buffer) {
   Dim stride = spec.m * spec.n;
   spec.c = {workspace_buffer, 0, std::vector<Dim>(spec.batch.size()), spec.n, 1};
-  for (size_t i = spec.batch.size(); i-- > 0; stride = stride * spec.batch[i]) spec.c.batch_stride[i] = stride;
+  for (size_t i = spec.batch.size(); i-- > 0; stride = stride * spec.batch[i])
+    spec.c.batch_stride[i] = stride;
   return spec;
 }
 }  // namespace
@@ -300,17 +325,20 @@ MatmulSource print_matmul(const std::string& name, const MatmulSpec& spec, const
   Printer p{name, inner_spec, schedule, inner, dims, MatmulShape(inner_spec, schedule, inner), {}};
   p.check();
   MatmulSource source;
-  p.out.line("namespace {}_code {{", name);
+  p.out.line("#include \"kiln_cpu.h\"\nnamespace {}_code {{", name);
   const bool transpose = schedule.pack_b && !spec.b.col_stride.is(1) && spec.b.row_stride.is(1);
   detail::print_matmul_words(p.out, spec, schedule, transpose);
   for (const int rows : {schedule.mr, p.shape.row_tail})
     for (const int vectors : {schedule.nv, p.shape.col_tail})
-      if (rows > 0 && vectors > 0) detail::print_micro_kernel(p.out, spec, schedule, p.shape, rows, vectors, dims);
+      if (rows > 0 && vectors > 0)
+        detail::print_micro_kernel(p.out, spec, schedule, p.shape, rows, vectors, dims);
   p.print_main();
-  const Dim tiles = ceildiv(spec.m, Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * numel(spec.batch);
+  const Dim tiles =
+      ceildiv(spec.m, Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * numel(spec.batch);
   const auto size = static_cast<int64_t>(dtype_size(spec.dtype));
   const int64_t packed = p.shape.pack_b_elements + p.shape.pack_a_elements + p.shape.tile_elements;
-  source.launches.push_back({name, tiles * Dim(schedule.split_k), Dim(size * (packed + inner.scratch_elements))});
+  source.launches.push_back(
+      {name, tiles * Dim(schedule.split_k), Dim(size * (packed + inner.scratch_elements))});
   if (split) {
     MatmulSchedule last = schedule;
     last.split_k = 1;

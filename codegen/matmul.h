@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's matmul template: C[b,m,n] = epilogue(sum_k A[b,m,k] * B[b,k,n]) as readable C++ source, packed and
-// register-blocked for one shape, with places where a region printer puts prologue and epilogue code.
+// The CPU's matmul template: C[b,m,n] = epilogue(sum_k A[b,m,k] * B[b,k,n]) as readable C++ source, packed
+// and register-blocked for one shape, with places where a region printer puts prologue and epilogue code.
 // Must not know graphs or regions: operands are plain strides, fused code comes in through callbacks.
 #pragma once
 
@@ -46,49 +46,57 @@ enum class PackA : uint8_t {
   cols,  ///< copied to panels of [k][mr]: A's columns are contiguous
 };
 
-/// Everything that is chosen about one matmul. Numeric part: split_k. The rest moves work, never bits: every element
-/// is one chain of fused multiply-adds in the order of k.
+/// Everything that is chosen about one matmul. Numeric part: split_k. The rest moves work, never bits: every
+/// element is one chain of fused multiply-adds in the order of k.
 struct MatmulSchedule {
-  int width = 8;          ///< elements of a vector
-  int mr = 6, nv = 2;     ///< register block: rows, vectors of columns
-  int64_t kc = 512;       ///< k range packed at a time
-  int64_t mc = 6;         ///< rows of A packed at a time, a multiple of mr
-  int64_t tile_m = 96;    ///< rows of a task, a multiple of mc
-  int64_t tile_n = 96;    ///< columns of a task, a multiple of mr * nv
+  int width = 8;        ///< elements of a vector
+  int mr = 6, nv = 2;   ///< register block: rows, vectors of columns
+  int64_t kc = 512;     ///< k range packed at a time
+  int64_t mc = 6;       ///< rows of A packed at a time, a multiple of mr
+  int64_t tile_m = 96;  ///< rows of a task, a multiple of mc
+  int64_t tile_n = 96;  ///< columns of a task, a multiple of mr * nv
   PackA pack_a = PackA::rows;
   bool pack_b = true;
-  int split_k = 1;        ///< ranges of k summed apart, then in order
+  int split_k = 1;  ///< ranges of k summed apart, then in order
   bool operator==(const MatmulSchedule&) const = default;
 };
 
 /// A schedule for `spec` on `target`, from shape and target alone.
 MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target);
 
-/// A vector of a matrix that fused code loads or stores. Lane 0 is element (batch..., row, col).
+/// A vector of a matrix that fused code loads or stores. Lane 0 is element (batch..., row, col). The strings
+/// are C++ expressions; their names begin with "mm_".
 struct MatmulVector {
-  std::string value;               ///< epilogue: variable to read (may be changed); prologue: variable to assign
-  std::vector<std::string> batch;  ///< C++ expressions of the batch indices
-  std::string row, col;            ///< C++ expressions of lane 0's coordinates
-  bool along_cols = true;          ///< further lanes walk columns (rows if false)
-  int width = 0;                   ///< lanes of `value`, of type float or double __attribute__((ext_vector_type(width)))
-  std::string lanes;               ///< number of valid lanes: a literal or a variable, 1 <= lanes <= width
-  bool full = true;                ///< lanes == width
+  std::string
+      value;  ///< variable of type V, `width` floats or doubles: to read (epilogue) or to assign (prologue)
+  std::vector<std::string> batch;
+  std::string row, col;
+  bool along_cols = true;  ///< further lanes walk columns (rows if false)
+  int width = 0;           ///< lanes of `value`
+  std::string lanes;       ///< number of valid lanes, 1..width: a literal or a variable
+  bool full = true;        ///< all lanes are valid
 };
 
-/// The names under which fused code finds one task: `*_index` count tiles, `row`/`col` are its first element.
+/// The names under which fused code finds one task: which tile it is, and the part of C it computes.
 struct MatmulTask {
   std::vector<std::string> batch;
-  std::string tile_m_index, tile_n_index, row, rows, col, cols;
+  std::string tile_m, tile_n, row, rows, col, cols;
   std::string scratch;  ///< T* to MatmulHooks::scratch_elements elements, private to the thread
 };
 
-/// Code fused into a matmul. Each callback returns C++ statements; an empty one stands for a plain load or store.
-/// They may use `buffers`, `dims` and what `setup` declares. `epilogue` must store C itself. Prologues run
-/// while an operand is packed, so that each element is computed once per tile that uses it.
+using MatmulHook = std::function<std::string(const MatmulVector&)>;
+using MatmulTaskHook = std::function<std::string(const MatmulTask&)>;
+
+/// Code fused into a matmul. Each callback returns C++ statements, printed into a scope of their own; an
+/// empty callback stands for a plain load or store. They may use `buffers`, `dims`, the types T (element) and
+/// V (ext_vector_type of T, as loads and stores of the words load, store, load_lanes, store_lanes take it),
+/// and what `setup` declares. Names declared by `setup` must contain a digit ("in0"): the template's own
+/// never do.
 struct MatmulHooks {
-  std::string setup;  ///< statements at the start of the kernel
-  std::function<std::string(const MatmulVector&)> prologue_a, prologue_b, epilogue;
-  std::function<std::string(const MatmulTask&)> task_begin, task_end;
+  std::string setup;                  ///< statements at the start of the kernel
+  MatmulHook prologue_a, prologue_b;  ///< assigns `value`; runs once per packed copy of an element
+  MatmulHook epilogue;                ///< runs once per element of C, and must store C itself
+  MatmulTaskHook task_begin, task_end;
   int64_t scratch_elements = 0;  ///< of the dtype, for the task hooks
 };
 
@@ -108,9 +116,9 @@ struct MatmulSource {
   Dim workspace_bytes = 0;
 };
 
-/// Prints the kernel `name` (extern "C", KernelFn of ir/kernel_image.h). Self-contained text: other kernels may stand
-/// in the same source. Symbolic sizes go through `dims`. `workspace_buffer` is the parameter used for split_k.
-/// Throws: internal, for a schedule that does not fit the spec.
+/// Prints the kernel `name` (extern "C", KernelFn of ir/kernel_image.h). Self-contained text: other kernels
+/// may stand in the same source. Symbolic sizes go through `dims`. `workspace_buffer` is the parameter used
+/// for split_k. Throws: internal, for a schedule that does not fit the spec.
 MatmulSource print_matmul(const std::string& name, const MatmulSpec& spec, const MatmulSchedule& schedule,
                           const MatmulHooks& hooks, DimTable& dims, int workspace_buffer = 3);
 

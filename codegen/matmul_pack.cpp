@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing statements of the matmul template: copies of A and B in the order in which the micro kernel reads them,
-// through the prologue if there is one. Tails repeat the last valid row or column, whose results nobody stores.
+// Packing statements of the matmul template: copies of A and B in the order in which the micro kernel reads
+// them, through the prologue if there is one. Tails repeat the last valid row or column, whose results nobody
+// stores.
 #include "codegen/matmul_parts.h"
 #include "ir/base/error.h"
 
@@ -8,14 +9,13 @@ namespace kiln::detail {
 
 namespace {
 /// Statements that set `x` to the vector at (row, col) of an operand: prologue, or a load through `address`.
-std::string load_vector(const std::function<std::string(const MatmulVector&)>& prologue, const MatmulSpec& spec,
-                        const MatmulSchedule& s, const std::string& row, const std::string& col, bool along_cols,
+std::string load_vector(const MatmulHook& prologue, const MatmulSpec& spec, const MatmulSchedule& s,
+                        const std::string& row, const std::string& col, bool along_cols,
                         const std::string& address, const std::string& lanes) {
-  const bool full = lanes.empty();
-  if (prologue) {
-    return prologue({"x", batch_names(spec), row, col, along_cols, s.width, full ? std::to_string(s.width) : lanes, full});
-  }
-  return full ? fmt::format("x = load({});", address) : fmt::format("x = load_lanes({}, {});", address, lanes);
+  if (prologue)
+    return call_hook(prologue, spec, s, {"", {}, row, col, along_cols, 0, lanes, true}, "x", true);
+  return lanes.empty() ? fmt::format("x = load({});", address)
+                       : fmt::format("x = load_lanes({}, {});", address, lanes);
 }
 
 /// A loop over `count` in vectors, `body(index, lanes)` printing one step; lanes is "" for a whole vector.
@@ -40,13 +40,14 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
     out.line("for (long i = 0; i < (block_rows + {0}) / {1} * {1}; ++i) {{", s.mr - 1, s.mr);
     out.lines("const long r = min(i, block_rows - 1);");
     out.line("T* const to = packed_a + i * {};", shape.a_ld);
-    if (!hooks.prologue_a) out.line("const T* const from = a + (ir + r) * {} + k0 * {};", rs, cs);
+    if (!hooks.prologue_a) out.line("const T* const from = a + (ir + r) * {} + k_at * {};", rs, cs);
     if (!hooks.prologue_a && !spec.a.col_stride.is(1)) {
       out.line("for (long p = 0; p < kk; ++p) to[p] = from[p * {}];", cs);
     } else {
       vector_loop(out, s, "p", "kk", [&](const std::string& lanes) {
         out.lines("V x;");
-        out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + r", "k0 + p", true, "from + p", lanes));
+        out.lines(
+            load_vector(hooks.prologue_a, spec, s, "row + ir + r", "k_at + p", true, "from + p", lanes));
         out.lines("store(to + p, x);");
       });
     }
@@ -59,11 +60,11 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
     out.line("alignas(V) T from[{}];", s.mc + s.width);
     vector_loop(out, s, "i", "block_rows", [&](const std::string& lanes) {
       out.lines("V x;");
-      out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k0 + p", false, "", lanes));
+      out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k_at + p", false, "", lanes));
       out.lines("store(from + i, x);");
     });
   } else {
-    out.line("const T* const from = a + ir * {} + (k0 + p) * {};", rs, cs);
+    out.line("const T* const from = a + ir * {} + (k_at + p) * {};", rs, cs);
   }
   const bool unit = hooks.prologue_a || spec.a.row_stride.is(1);
   out.lines("long at = 0;");
@@ -72,8 +73,10 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
     out.line("__builtin_memcpy(packed_a + at * kk + p * {0}, from + at, {0} * sizeof(T));", s.mr);
   }
   out.line("for (; at < block_rows; at += {})", s.mr);
-  out.line("for (long i = 0; i < {0}; ++i) packed_a[at * kk + p * {0} + i] = from[min(at + i, block_rows - 1){1}];", s.mr,
-           unit ? "" : " * " + rs);
+  out.line(
+      "for (long i = 0; i < {0}; ++i) packed_a[at * kk + p * {0} + i] = from[min(at + i, block_rows - "
+      "1){1}];",
+      s.mr, unit ? "" : " * " + rs);
   out.lines("}");
 }
 
@@ -82,13 +85,13 @@ namespace {
 void pack_b_rows(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
                  const MatmulHooks& hooks, DimTable& dims) {
   out.lines("for (long p = 0; p < kk; ++p) {");
-  if (!hooks.prologue_b) out.line("const T* const from = b + (k0 + p) * {};", dims.text(spec.b.row_stride));
+  if (!hooks.prologue_b) out.line("const T* const from = b + (k_at + p) * {};", dims.text(spec.b.row_stride));
   out.line("long j = 0;");
   out.line("for (; j + {0} <= cols; j += {0}) {{", shape.nr);
   for (int v = 0; v < s.nv; ++v) {
     const std::string at = fmt::format("j + {}", v * s.width);
     out.lines("{ V x;");
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k0 + p", "col + " + at, true, "from + " + at, ""));
+    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + " + at, true, "from + " + at, ""));
     out.line("store(packed_b + j * kk + p * {} + {}, x); }}", shape.nr, v * s.width);
   }
   out.lines("}");
@@ -97,16 +100,14 @@ void pack_b_rows(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
     out.line("T* const to = packed_b + j * kk + p * {} - j;", shape.nr);
     out.line("for (; j + {0} <= cols; j += {0}) {{", s.width);
     out.lines("V x;");
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k0 + p", "col + j", true, "from + j", ""));
+    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + j", true, "from + j", ""));
     out.lines("store(to + j, x);\n}");
     if (!spec.n.is_const() || spec.n.value() % s.width != 0) {
       out.lines("if (j < cols) {");
-      if (spec.n.is_const())
-        out.line("const long lanes = {};", spec.n.value() % s.width);
-      else
-        out.lines("const long lanes = cols - j;");
+      if (spec.n.is_const()) out.line("const long lanes = {};", spec.n.value() % s.width);
+      else out.lines("const long lanes = cols - j;");
       out.lines("V x;");
-      out.lines(load_vector(hooks.prologue_b, spec, s, "k0 + p", "col + j", true, "from + j", "lanes"));
+      out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + j", true, "from + j", "lanes"));
       out.lines("store(to + j, x);\n}");
     }
     out.lines("}");
@@ -125,13 +126,13 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
     out.line("#pragma clang loop unroll({})", hooks.prologue_b ? "disable" : "full");
     out.line("for (long i = 0; i < {}; ++i) {{", s.width);
     out.lines("const long c = min(j + i, cols - 1);\nV x;");
-    const std::string address = fmt::format("b + c * {} + k0 + p", cs);
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k0 + p", "col + c", false, address, lanes));
+    const std::string address = fmt::format("b + c * {} + k_at + p", cs);
+    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + c", false, address, lanes));
     out.lines("r[i] = x;\n}");
     out.lines("transpose(r);");
     if (lanes.empty()) out.lines("#pragma clang loop unroll(full)");
-    out.line("for (long i = 0; i < {}; ++i) store(to + (p + i) * {}, r[i]);", lanes.empty() ? std::to_string(s.width) : lanes,
-             shape.nr);
+    out.line("for (long i = 0; i < {}; ++i) store(to + (p + i) * {}, r[i]);",
+             lanes.empty() ? std::to_string(s.width) : lanes, shape.nr);
   });
   out.lines("}");
 }
@@ -144,7 +145,7 @@ void print_pack_b(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
   if (hooks.prologue_b) return pack_b_rows(out, spec, s, shape, hooks, dims);
   out.lines("for (long p = 0; p < kk; ++p) {");
   out.lines("for (long j = 0; j < cols; ++j)");
-  out.line("packed_b[j / {0} * {0} * kk + p * {0} + j % {0}] = b[(k0 + p) * {1} + j * {2}];", shape.nr,
+  out.line("packed_b[j / {0} * {0} * kk + p * {0} + j % {0}] = b[(k_at + p) * {1} + j * {2}];", shape.nr,
            dims.text(spec.b.row_stride), dims.text(spec.b.col_stride));
   out.lines("}");
 }

@@ -19,7 +19,8 @@ std::string shuffle(int width, const std::function<int(int)>& lane) {
   return s + ")";
 }
 
-void print_shuffle_word(SourceText& out, const std::string& name, int width, const std::function<int(int)>& lane) {
+void print_shuffle_word(SourceText& out, const std::string& name, int width,
+                        const std::function<int(int)>& lane) {
   out.line("static inline V {}(V a, V b) {{ return {}; }}", name, shuffle(width, lane));
 }
 
@@ -55,24 +56,45 @@ void print_transpose(SourceText& out, int width, int group) {
       out.line("{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low1(s, t); r[{1}] = high1(s, t); }}", q, q + 1);
       continue;
     }
-    out.line("{{ const V s = low1(r[{0}], r[{1}]), t = high1(r[{0}], r[{1}]), u = low1(r[{2}], r[{3}]), "
-             "v = high1(r[{2}], r[{3}]);", q, q + 1, q + 2, q + 3);
-    out.line("r[{0}] = low2(s, u); r[{1}] = high2(s, u); r[{2}] = low2(t, v); r[{3}] = high2(t, v); }}", q, q + 1,
-             q + 2, q + 3);
+    out.line(
+        "{{ const V s = low1(r[{0}], r[{1}]), t = high1(r[{0}], r[{1}]), u = low1(r[{2}], r[{3}]), "
+        "v = high1(r[{2}], r[{3}]);",
+        q, q + 1, q + 2, q + 3);
+    out.line("r[{0}] = low2(s, u); r[{1}] = high2(s, u); r[{2}] = low2(t, v); r[{3}] = high2(t, v); }}", q,
+             q + 1, q + 2, q + 3);
   }
   for (int step = 1; step < width / group; step *= 2)
     for (int row = 0; row < width; ++row)
       if (((row / group) & step) == 0)
-        out.line("{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low_block{2}(s, t); r[{1}] = high_block{2}(s, t); }}",
-                 row, row + step * group, step);
+        out.line(
+            "{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low_block{2}(s, t); r[{1}] = high_block{2}(s, t); "
+            "}}",
+            row, row + step * group, step);
   out.lines("}");
 }
 }  // namespace
 
 std::vector<std::string> batch_names(const MatmulSpec& spec) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < spec.batch.size(); ++i) names.push_back(fmt::format("b{}", i));
+  for (size_t i = 0; i < spec.batch.size(); ++i) names.push_back(fmt::format("mm_b{}", i));
   return names;
+}
+
+std::string call_hook(const MatmulHook& hook, const MatmulSpec& spec, const MatmulSchedule& s,
+                      MatmulVector at, const std::string& variable, bool assign) {
+  at.full = at.lanes.empty();
+  std::string text = fmt::format(
+      "{{\nconst int64_t mm_row = {}, mm_col = {};\n(void)mm_row;\n(void)mm_col;\n", at.row, at.col);
+  const bool literal = at.full || at.lanes.find_first_not_of("0123456789") == std::string::npos;
+  if (!literal) text += fmt::format("const int64_t mm_lanes = {};\n", at.lanes);
+  if (at.full) at.lanes = std::to_string(s.width);
+  if (!literal) at.lanes = "mm_lanes";
+  text += assign ? "V mm_value = 0;\n" : fmt::format("V mm_value = {};\n", variable);
+  at.value = "mm_value", at.row = "mm_row", at.col = "mm_col", at.batch = batch_names(spec),
+  at.width = s.width;
+  text += hook(at);
+  if (text.back() != '\n') text += '\n';
+  return text + (assign ? fmt::format("{} = mm_value;\n}}", variable) : "}");
 }
 
 MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulHooks& hooks) {
@@ -93,7 +115,8 @@ MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const 
   pack_a_elements = round_up(pack_a_elements, 64);
   pack_b_elements = s.pack_b ? round_up(chunk * s.tile_n, 64) : 0;
   tile_elements = round_up(partial ? s.tile_m * s.tile_n : s.mr * nr, 64);
-  b_shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(), [](const Dim& d) { return d.is(0); });
+  b_shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(),
+                         [](const Dim& d) { return d.is(0); });
 }
 
 void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, bool transpose) {
@@ -108,30 +131,32 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
       "static inline long min(long a, long b) { return a < b ? a : b; }");
   out.lines("// The first `lanes` elements, in pieces of falling powers of two; the rest is zero.");
   for (const bool is_load : {true, false}) {
-    if (is_load)
-      out.line("static inline V load_lanes(const T* p, long lanes) {{");
-    else
-      out.line("static inline void store_lanes(T* p, V v, long lanes) {{");
+    if (is_load) out.line("static inline V load_lanes(const T* p, long lanes) {{");
+    else out.line("static inline void store_lanes(T* p, V v, long lanes) {{");
     out.line("alignas(V) T buffer[{}] = {{}};", w);
     if (!is_load) out.lines("*(V*)buffer = v;");
     out.lines("long at = 0;");
     for (int piece = w / 2; piece > 0; piece /= 2)
-      out.line("if (lanes & {0}) {{ __builtin_memcpy({1} + at, {2} + at, {0} * sizeof(T)); at += {0}; }}", piece,
-               is_load ? "buffer" : "p", is_load ? "p" : "buffer");
+      out.line("if (lanes & {0}) {{ __builtin_memcpy({1} + at, {2} + at, {0} * sizeof(T)); at += {0}; }}",
+               piece, is_load ? "buffer" : "p", is_load ? "p" : "buffer");
     if (is_load) out.lines("return *(V*)buffer;");
     out.lines("}");
   }
   if (transpose) print_transpose(out, w, spec.dtype == DType::f64 ? 2 : 4);
 }
 
-void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
-                        int rows, int vectors, DimTable& dims) {
+void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
+                        const MatmulShape& shape, int rows, int vectors, DimTable& dims) {
   out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", rows, vectors * s.width);
-  out.line("static __attribute__((noinline)) void micro_{}x{}(const T* a, const T* b, long k, T* c, long ldc, "
-           "bool resume, const long* dims) {{", rows, vectors);
+  out.line(
+      "static __attribute__((noinline)) void micro_{}x{}(const T* a, const T* b, long k, T* c, long ldc, "
+      "bool resume, const int64_t* dims) {{",
+      rows, vectors);
   const bool cols = s.pack_a == PackA::cols;
-  const std::string a_rs = s.pack_a == PackA::none ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
-  const std::string a_ks = s.pack_a == PackA::none ? dims.text(spec.a.col_stride) : std::to_string(cols ? shape.a_ld : 1);
+  const std::string a_rs =
+      s.pack_a == PackA::none ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
+  const std::string a_ks =
+      s.pack_a == PackA::none ? dims.text(spec.a.col_stride) : std::to_string(cols ? shape.a_ld : 1);
   out.line("const long a_rs = {}, a_ks = {}, b_ks = {};", a_rs, a_ks,
            s.pack_b ? std::to_string(shape.nr) : dims.text(spec.b.row_stride));
   const auto each = [&](const auto& f) {
@@ -143,20 +168,24 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   };
   each([](int i, int j) { return fmt::format("V c{}_{} = 0; ", i, j); });
   out.lines("if (resume) {");
-  each([&](int i, int j) { return fmt::format("c{0}_{1} = load(c + {0} * ldc + {2}); ", i, j, j * s.width); });
+  each(
+      [&](int i, int j) { return fmt::format("c{0}_{1} = load(c + {0} * ldc + {2}); ", i, j, j * s.width); });
   out.lines("}");
   out.lines("for (; k > 0; --k) {");
   std::string text = "const V ";
-  for (int j = 0; j < vectors; ++j) text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
+  for (int j = 0; j < vectors; ++j)
+    text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
   out.lines(text + ";");
   out.lines("V x;");
   for (int i = 0; i < rows; ++i) {
     text = fmt::format("x = (V)(a[{} * a_rs]); ", i);
-    for (int j = 0; j < vectors; ++j) text += fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
+    for (int j = 0; j < vectors; ++j)
+      text += fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
     out.lines(text);
   }
   out.lines("a += a_ks;\nb += b_ks;\n}");
-  each([&](int i, int j) { return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width); });
+  each(
+      [&](int i, int j) { return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width); });
   out.lines("}");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses blocks, tiles and packing of a matmul from its shape and the target. Must not look at thread counts.
+// Chooses blocks, tiles and packing of a matmul from its shape and the target. Must not look at thread
+// counts.
 #include <algorithm>
 
 #include "codegen/matmul.h"
@@ -8,7 +9,9 @@ namespace kiln {
 
 namespace {
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-int64_t value_or(const Dim& d, int64_t other) { return d.is_const() ? std::max<int64_t>(1, d.value()) : other; }
+int64_t value_or(const Dim& d, int64_t other) {
+  return d.is_const() ? std::max<int64_t>(1, d.value()) : other;
+}
 }  // namespace
 
 MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target) {

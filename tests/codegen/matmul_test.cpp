@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Printed matmuls against a plain loop: shapes with tails and nothing in them, every layout, batches,
+// symbolic sizes, every packing, split k, prologues and epilogues; and that tasks may run in any grouping.
+#include "codegen/matmul.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "codegen/compile_clang.h"
+#include "ir/base/error.h"
+#include "runtime/image.h"
+
+namespace kiln {
+namespace {
+
+using Symbols = std::map<std::string, int64_t, std::less<>>;
+constexpr int kWorkspace = 3;
+
+/// Where an element of an operand lies in its buffer, for the plain loop.
+struct Layout {
+  int64_t offset = 0, row = 0, col = 0, elements = 0;
+  std::vector<int64_t> batch;
+  int64_t at(const std::vector<int64_t>& b, int64_t r, int64_t c) const {
+    int64_t index = offset + r * row + c * col;
+    for (size_t i = 0; i < b.size(); ++i) index += b[i] * batch[i];
+    return index;
+  }
+};
+
+/// One random matmul: its spec as Dims (some symbolic), the same in numbers, and a schedule.
+struct Case {
+  MatmulSpec spec;
+  MatmulSchedule schedule;
+  MatmulHooks hooks;
+  Symbols symbols;
+  std::vector<int64_t> batch;
+  int64_t m = 0, n = 0, k = 0;
+  Layout a, b, c;
+  bool prologue_a = false, prologue_b = false, epilogue = false;
+  std::string name;
+  MatmulSource source;
+  std::vector<Dim> dims;
+};
+
+class Maker {
+ public:
+  explicit Maker(uint32_t seed) : random_(seed) {}
+
+  std::unique_ptr<Case> make(const std::string& name) {
+    auto c = std::make_unique<Case>();
+    c->name = name;
+    c->spec.dtype = below(3) == 0 ? DType::f64 : DType::f32;
+    c->m = pick({0, 1, 2, 3, 7, 8, 9, 17, 33, 50});
+    c->n = pick({0, 1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 64, 100});
+    c->k = pick({0, 1, 2, 5, 8, 10, 16, 17, 40, 70});
+    const bool symbolic = below(3) == 0;
+    const auto dim = [&](const char* symbol, int64_t value) {
+      c->symbols[symbol] = value;
+      return symbolic && below(2) ? Dim::symbol(symbol) : Dim(value);
+    };
+    c->spec.m = dim("M", c->m), c->spec.n = dim("N", c->n), c->spec.k = dim("K", c->k);
+    for (int axis = below(4); axis > 0; --axis) c->batch.push_back(pick({1, 2, 3}));
+    for (size_t i = 0; i < c->batch.size(); ++i) c->spec.batch.push_back(dim(i ? "H" : "B", c->batch[i]));
+    if (c->batch.size() == 3) c->batch[2] = c->batch[1], c->spec.batch[2] = c->spec.batch[1];
+    c->symbols["H"] = c->batch.size() > 1 ? c->batch[1] : 1;
+    operand(*c, c->spec.a, c->a, {c->spec.m, c->spec.k}, {c->m, c->k}, 0);
+    operand(*c, c->spec.b, c->b, {c->spec.k, c->spec.n}, {c->k, c->n}, 1);
+    operand(*c, c->spec.c, c->c, {c->spec.m, c->spec.n}, {c->m, c->n}, 2);
+    schedule(*c);
+    hooks(*c);
+    DimTable table;
+    c->source = print_matmul(name, c->spec, c->schedule, c->hooks, table, kWorkspace);
+    c->dims = table.dims();
+    return c;
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+  int64_t pick(std::initializer_list<int64_t> list) {
+    return list.begin()[below(static_cast<int>(list.size()))];
+  }
+
+  void operand(const Case& c, MatmulOperand& o, Layout& l, std::array<Dim, 2> dims,
+               std::array<int64_t, 2> sizes, int buffer) {
+    o.buffer = buffer;
+    const int64_t pad = below(3);
+    const int kind = below(5);  // rows contiguous, columns contiguous, neither
+    const int64_t unit = kind == 4 ? 2 : 1;
+    const bool by_rows = kind < 2 || kind == 4;
+    l.offset = below(5), o.offset = Dim(l.offset);
+    (by_rows ? l.col : l.row) = unit;
+    (by_rows ? l.row : l.col) = unit * sizes[by_rows ? 1 : 0] + pad;
+    (by_rows ? o.col_stride : o.row_stride) = Dim(unit);
+    (by_rows ? o.row_stride : o.col_stride) = Dim(unit) * dims[by_rows ? 1 : 0] + Dim(pad);
+    int64_t stride = std::max<int64_t>(1, sizes[0] * l.row + sizes[1] * l.col);
+    l.batch.resize(c.batch.size()), o.batch_stride.resize(c.batch.size());
+    for (size_t i = c.batch.size(); i-- > 0; stride *= c.batch[i]) {
+      const bool broadcast = buffer != 2 && below(4) == 0;
+      l.batch[i] = broadcast ? 0 : stride, o.batch_stride[i] = Dim(l.batch[i]);
+    }
+    l.elements = stride + l.offset;
+  }
+
+  void schedule(Case& c) {
+    MatmulTarget target;
+    target.vector_bytes = std::min<int>(host_target().vector_bytes, static_cast<int>(pick({16, 32, 64})));
+    target.vector_registers = target.vector_bytes == 64 ? 32 : 16;
+    MatmulSchedule& s = c.schedule = choose_matmul_schedule(c.spec, target);
+    if (below(2)) return;
+    s.mr = static_cast<int>(pick({1, 2, 3, 4, 6})), s.nv = static_cast<int>(pick({1, 2, 3}));
+    s.mc = s.mr * pick({1, 2, 3}), s.tile_m = s.mc * pick({1, 2, 4});
+    s.tile_n = s.nv * s.width * pick({1, 2, 3});
+    s.kc = pick({4, 16, 24, 100}), s.split_k = static_cast<int>(pick({1, 1, 2, 3}));
+    s.pack_a = below(2) ? PackA::rows : PackA::cols;
+    if (c.spec.m.is_const() && below(3) == 0) s.pack_a = PackA::none;
+    const bool in_place = c.spec.b.col_stride.is(1) && c.spec.n.is_const() && c.n % s.width == 0;
+    s.pack_b = !in_place || below(2);
+  }
+
+  /// A value computed lane by lane from the coordinates, as fused code would.
+  static std::string lanes(const Layout& l, const MatmulVector& v, const std::string& body) {
+    std::string at = std::to_string(l.offset);
+    for (size_t i = 0; i < v.batch.size(); ++i) at += " + " + v.batch[i] + " * " + std::to_string(l.batch[i]);
+    const std::string r = v.along_cols ? "" : " + lane", col = v.along_cols ? " + lane" : "";
+    return fmt::format(
+        "for (long lane = 0; lane < {}; ++lane) {{\nconst long i = {}{}, j = {}{}, at = {} + i * {} + j * "
+        "{};\n{}\n}}",
+        v.lanes, v.row, r, v.col, col, at, l.row, l.col, body);
+  }
+
+  void hooks(Case& c) {
+    const bool fused = below(2);
+    c.epilogue = fused && below(2);
+    c.prologue_a = fused && c.schedule.pack_a != PackA::none;
+    c.prologue_b = fused && c.schedule.pack_b;
+    const auto load = [](const Layout& l, const char* body) {
+      return [&l, body](const MatmulVector& v) { return lanes(l, v, v.value + body); };
+    };
+    if (c.prologue_a)
+      c.hooks.prologue_a = load(c.a, "[lane] = ((const T*)buffers[0])[at] + (T)0.125 * (i + j);");
+    if (c.prologue_b)
+      c.hooks.prologue_b = load(c.b, "[lane] = ((const T*)buffers[1])[at] * 3 - (T)0.25 * (i + j);");
+    if (!c.epilogue) return;
+    c.hooks.setup = "T* const out0 = (T*)buffers[2];";
+    const Layout& l = c.c;
+    c.hooks.epilogue = [&l](const MatmulVector& v) {
+      return lanes(l, v, "out0[at] = " + v.value + "[lane] * 2 + (T)0.5 * i + (T)0.25 * j;");
+    };
+  }
+
+  std::mt19937 random_;
+};
+
+template <typename T>
+std::vector<T> numbers(int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<T> v(static_cast<size_t>(count) + 1);
+  for (T& x : v) x = static_cast<T>(static_cast<int>(random() % 2001) - 1000) / 1000;
+  return v;
+}
+
+/// Every batch index in turn.
+template <typename F>
+void for_each_batch(const std::vector<int64_t>& sizes, const F& f) {
+  int64_t count = 1;
+  for (const int64_t s : sizes) count *= s;
+  for (int64_t flat = 0; flat < count; ++flat) {
+    std::vector<int64_t> b(sizes.size());
+    int64_t rest = flat;
+    for (size_t i = sizes.size(); i-- > 0; rest /= sizes[i]) b[i] = rest % sizes[i];
+    f(b);
+  }
+}
+
+/// Runs a case's launches, each in `pieces` ranges of tasks, last range first. Scratch starts as NaN, and
+/// ends in guard words. What nobody writes of C stays 12345.
+template <typename T>
+std::vector<T> run(const Case& c, const LoadedImage& image, int pieces) {
+  std::vector<T> a = numbers<T>(c.a.elements, 1), b = numbers<T>(c.b.elements, 2);
+  std::vector<T> out(static_cast<size_t>(c.c.elements) + 1, T(12345));
+  std::vector<T> workspace(static_cast<size_t>(c.source.workspace_bytes.eval(c.symbols)) / sizeof(T) + 1,
+                           std::numeric_limits<T>::quiet_NaN());
+  void* buffers[] = {a.data(), b.data(), out.data(), workspace.data()};
+  std::vector<int64_t> dims;
+  for (const Dim& d : c.dims) dims.push_back(d.eval(c.symbols));
+  for (const MatmulLaunch& launch : c.source.launches) {
+    const auto bytes = static_cast<size_t>(launch.scratch_bytes.eval(c.symbols));
+    const int64_t tasks = launch.tasks.eval(c.symbols);
+    std::unique_ptr<char, void (*)(void*)> scratch(
+        static_cast<char*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free);
+    std::fill_n(scratch.get(), bytes, '\xff');
+    std::fill_n(scratch.get() + bytes, 64, '\x5a');
+    for (int piece = pieces - 1; piece >= 0; --piece)
+      image.kernel(launch.symbol)(buffers, dims.data(), tasks * piece / pieces, tasks * (piece + 1) / pieces,
+                                  scratch.get());
+    EXPECT_EQ(std::count(scratch.get() + bytes, scratch.get() + bytes + 64, '\x5a'), 64) << "scratch overrun";
+  }
+  return out;
+}
+
+template <typename T>
+void check(const Case& c, const LoadedImage& image) {
+  SCOPED_TRACE(fmt::format(
+      "{}: m {} n {} k {} batch axes {} mr {} nv {} kc {} mc {} tile {}x{} pack {} {} split {}", c.name, c.m,
+      c.n, c.k, c.batch.size(), c.schedule.mr, c.schedule.nv, c.schedule.kc, c.schedule.mc, c.schedule.tile_m,
+      c.schedule.tile_n, int(c.schedule.pack_a), c.schedule.pack_b, c.schedule.split_k));
+  const std::vector<T> a = numbers<T>(c.a.elements, 1), b = numbers<T>(c.b.elements, 2);
+  std::vector<double> expected(static_cast<size_t>(c.c.elements) + 1, 12345), size(expected.size(), 0);
+  for_each_batch(c.batch, [&](const std::vector<int64_t>& at) {
+    for (int64_t i = 0; i < c.m; ++i)
+      for (int64_t j = 0; j < c.n; ++j) {
+        double sum = 0, magnitude = 1;
+        for (int64_t p = 0; p < c.k; ++p) {
+          double x = a[c.a.at(at, i, p)], y = b[c.b.at(at, p, j)];
+          if (c.prologue_a) x += 0.125 * static_cast<double>(i + p);
+          if (c.prologue_b) y = y * 3 - 0.25 * static_cast<double>(p + j);
+          sum += x * y, magnitude += std::fabs(x * y);
+        }
+        expected[c.c.at(at, i, j)] = c.epilogue ? sum * 2 + 0.5 * double(i) + 0.25 * double(j) : sum;
+        size[c.c.at(at, i, j)] = 2 * magnitude + double(i + j);
+      }
+  });
+  const std::vector<T> got = run<T>(c, image, 1);
+  const double unit = std::numeric_limits<T>::epsilon() * (4 + std::sqrt(static_cast<double>(c.k)));
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::fabs(double(got[i]) - expected[i]) <= unit * size[i]) continue;
+    ADD_FAILURE() << "element " << i << ": got " << got[i] << ", expected " << expected[i];
+    return;
+  }
+  EXPECT_EQ(run<T>(c, image, 3), got) << "bits depend on the grouping of tasks";
+}
+
+TEST(Matmul, AgreesWithAPlainLoop) {
+  Maker maker(20);
+  std::vector<std::unique_ptr<Case>> cases;
+  std::vector<CpuSource> sources;
+  std::vector<std::string> names;
+  for (int i = 0; i < 60; ++i) {
+    cases.push_back(maker.make(fmt::format("mm{}", i)));
+    if (i % 20 == 0) sources.push_back({fmt::format("mm{}.cpp", i), "", {}});
+    sources.back().text += cases.back()->source.text;
+    for (const MatmulLaunch& l : cases.back()->source.launches) names.push_back(l.symbol);
+  }
+  const LoadedImage image(link_shared(compile_objects(sources, host_target(), 2), names));
+  for (const auto& c : cases)
+    c->spec.dtype == DType::f32 ? check<float>(*c, image) : check<double>(*c, image);
+}
+
+MatmulSpec square(int64_t size) {
+  MatmulSpec spec;
+  spec.m = spec.n = spec.k = Dim(size);
+  spec.a = {0, 0, {}, Dim(size), 1}, spec.b = {1, 0, {}, Dim(size), 1}, spec.c = {2, 0, {}, Dim(size), 1};
+  return spec;
+}
+
+TEST(Matmul, NaNAndInfinityGoThrough) {
+  DimTable dims;
+  const MatmulSpec spec = square(5);
+  const MatmulSource source = print_matmul("mm", spec, choose_matmul_schedule(spec, {16, 16}), {}, dims);
+  const std::vector<CpuSource> sources = {{"mm.cpp", source.text, {}}};
+  const std::vector<std::string> names = {"mm"};
+  const LoadedImage image(link_shared(compile_objects(sources, host_target(), 1), names));
+  std::vector<float> a(25, 1.0f), b(25, 1.0f), c(25, 0.0f);
+  a[7] = std::numeric_limits<float>::quiet_NaN();  // row 1
+  b[3] = std::numeric_limits<float>::infinity();   // column 3
+  b[8] = -b[3];
+  std::vector<char> scratch(static_cast<size_t>(source.launches[0].scratch_bytes.value()) + 64);
+  void* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  void* buffers[] = {a.data(), b.data(), c.data()};
+  image.kernel("mm")(buffers, nullptr, 0, source.launches[0].tasks.value(), aligned);
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 5; ++j) EXPECT_EQ(std::isnan(c[i * 5 + j]), i == 1 || j == 3) << i << " " << j;
+  EXPECT_EQ(c[0], 5.0f);
+}
+
+TEST(Matmul, TasksAndDimsFollowSymbols) {
+  MatmulSpec spec = square(64);
+  spec.m = Dim::symbol("B");
+  MatmulSchedule s = choose_matmul_schedule(spec, {32, 16});
+  s.split_k = 2;
+  DimTable dims;
+  const MatmulSource source = print_matmul("mm", spec, s, {}, dims);
+  ASSERT_EQ(source.launches.size(), 2u);
+  EXPECT_EQ(source.launches[0].symbol, "mm");
+  EXPECT_EQ(source.launches[1].symbol, "mm_combine");
+  const int64_t tiles = (1000 + s.tile_m - 1) / s.tile_m * ((64 + s.tile_n - 1) / s.tile_n);
+  EXPECT_EQ(source.launches[0].tasks.eval({{"B", 1000}}), 2 * tiles);
+  EXPECT_EQ(source.launches[1].tasks.eval({{"B", 1000}}), tiles);
+  EXPECT_EQ(source.workspace_bytes.eval({{"B", 1000}}), 2 * 1000 * 64 * 4);
+  EXPECT_THAT(dims.dims(), testing::Contains(Dim::symbol("B")));
+}
+
+TEST(Matmul, RefusesSchedulesThatDoNotFit) {
+  MatmulSpec spec = square(64);
+  DimTable dims;
+  const auto refuse = [&](const MatmulSchedule& s, const char* text) {
+    try {
+      print_matmul("mm", spec, s, {}, dims);
+      ADD_FAILURE() << "accepted; expected: " << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::internal);
+      EXPECT_THAT(e.what(), testing::HasSubstr(text));
+    }
+  };
+  MatmulSchedule s = choose_matmul_schedule(spec, {});
+  s.tile_n += 1;
+  refuse(s, "matmul: tiles");
+  s = choose_matmul_schedule(spec, {});
+  s.pack_a = PackA::none, spec.m = Dim::symbol("B");
+  refuse(s, "matmul: A must be packed");
+  s = choose_matmul_schedule(spec, {});
+  s.pack_b = false, spec.b.col_stride = Dim(2);
+  refuse(s, "matmul: B must be packed");
+  spec.batch = {Dim(2)};
+  refuse(choose_matmul_schedule(spec, {}), "matmul: batch strides and batch axes differ");
+  spec.dtype = DType::i32;
+  refuse(choose_matmul_schedule(spec, {}), "matmul of i32");
+}
+
+}  // namespace
+}  // namespace kiln
