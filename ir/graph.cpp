@@ -31,6 +31,12 @@ Value Graph::add_node(Op o, std::span<const Value> in, Attrs attrs, Origin origi
   return out;
 }
 
+void Graph::truncate(int count) {
+  while (!nodes.empty() && nodes.back().out.id >= count) nodes.pop_back();
+  while (!inputs.empty() && inputs.back().value.id >= count) inputs.pop_back();
+  values_.resize(static_cast<size_t>(count));
+}
+
 int32_t Graph::intern_scope(const std::string& scope) {
   const auto at = std::find(scopes.begin(), scopes.end(), scope);
   if (at != scopes.end()) return static_cast<int32_t>(at - scopes.begin());

@@ -56,6 +56,9 @@ class Graph {
     outputs.push_back({v, alias_input, std::move(name)});
   }
 
+  /// Drops every value with id >= `count`, with its node or input. No output may use one.
+  void truncate(int count);
+
   const Type& type(Value v) const { return values_[v.id].type; }
   /// The node that makes `v`, or -1 for an input.
   int producer(Value v) const { return values_[v.id].node; }

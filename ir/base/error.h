@@ -36,6 +36,10 @@ struct SourceLoc {
   constexpr SourceLoc(const char* f, uint32_t l) : file(f), line(l) {}
   constexpr SourceLoc(const std::source_location& s) : file(s.file_name()), line(s.line()) {}  // NOLINT
 
+  /// The caller's line when used as a default argument, also through nested default arguments.
+  static constexpr SourceLoc current(std::source_location s = std::source_location::current()) {
+    return SourceLoc(s);
+  }
   /// True if this names a line.
   constexpr bool known() const { return line != 0; }
   /// "net.cpp:42" (file name without its folders), or "" if unknown.

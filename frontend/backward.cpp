@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// backward() inside a compiled callable. Followed, it compares begin and leaf gradients and calls hooks with the
+// recorded gradients; recorded, it appends the derivative to the path's graph. A recording that begins inside a
+// hook repeats the walk: what the path already holds is recognised, node by node, not emitted again.
+#include <algorithm>
+
+#include "frontend/cursor.h"
+#include "ir/autodiff.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// Emits into a graph that already holds a prefix of what will be emitted.
+class ResumingBuilder : public Builder {
+ public:
+  ResumingBuilder(Graph& g, size_t next) : graph_(g), next_(next) {}
+  using Builder::emit;
+  Value emit(Op o, std::span<const Value> in, Attrs attrs) override {
+    if (next_ == graph_.nodes.size()) {
+      ++next_;
+      return graph_.add_node(o, in, std::move(attrs), origin);
+    }
+    const Node& n = graph_.nodes[next_++];
+    KILN_ASSERT(n.op == o, "resumed backward emits {}, the path holds {}", def(o).name, def(n.op).name);
+    return n.out;
+  }
+  Type type(Value v) const override { return graph_.type(v); }
+  /// Goes on after the nodes that a hook's body added.
+  void skip_to(size_t node) { next_ = node; }
+  void skip_to_end() { next_ = graph_.nodes.size(); }
+  Origin origin;
+
+ private:
+  Graph& graph_;
+  size_t next_;
+};
+
+/// First node whose value was made at or after `value_count`.
+size_t node_at(const Graph& g, int value_count) {
+  const auto at = std::lower_bound(g.nodes.begin(), g.nodes.end(), value_count,
+                                   [](const Node& n, int count) { return n.out.id < count; });
+  return static_cast<size_t>(at - g.nodes.begin());
+}
+
+}  // namespace
+
+Event* Cursor::match_kind(EventKind kind) const {
+  for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling)
+    if (e->kind == kind) return e;
+  return nullptr;
+}
+
+bool Cursor::backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const {
+  if (e.kind != EventKind::backward || slot_of(*root.impl()) != e.operands[0]) return false;
+  if (!gradient.defined()) return e.operands[1] == kAbsent;
+  const Slot s = slot_of(*gradient.impl());
+  if (s != kUnbound) return s == e.operands[1];
+  for (const Binding& b : e.bindings)
+    if (b.slot == e.operands[1]) return gradient.impl()->storage && meta_of(*gradient.impl()) == b.meta;
+  return false;
+}
+
+/// Whether every leaf holds the gradient (or none) that it held when `e` was recorded.
+bool Cursor::leaf_grads_match(const Event& e) const {
+  for (size_t i = 0; i < e.operands.size(); i += 2) {
+    const ImplPtr leaf = impl_of(e.operands[i]);
+    KILN_ASSERT(leaf, "leaf slot {} is unknown", e.operands[i]);
+    const Slot expected = e.operands[i + 1];
+    if (!leaf->grad) {
+      if (expected != kAbsent) return false;
+      continue;
+    }
+    const Slot s = slot_of(*leaf->grad);
+    if (s != kUnbound) {
+      if (s != expected) return false;
+      continue;
+    }
+    const auto b = std::find_if(e.bindings.begin(), e.bindings.end(), [&](const Binding& x) { return x.slot == expected; });
+    if (b == e.bindings.end() || !leaf->grad->storage || meta_of(*leaf->grad) != b->meta) return false;
+  }
+  return true;
+}
+
+void Cursor::follow_leaf_grads(Event& e) {
+  std::vector<ImplPtr> leaves;
+  for (size_t i = 0; i < e.operands.size(); i += 2) leaves.push_back(impl_of(e.operands[i]));
+  for (const Binding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
+  at_ = &e;
+  for (size_t i = 0; i < e.results.size(); ++i)
+    leaves[static_cast<size_t>(e.ints[i])]->grad = hand_out(e, i, {}).impl();
+}
+
+Tensor Cursor::run_hook(Slot slot, size_t index, const Tensor& gradient) const {
+  const ImplPtr t = impl_of(slot);
+  KILN_ASSERT(t && t->hooks && index < t->hooks->size(), "slot {} has no hook {}", slot, index);
+  return (*t->hooks)[index].fn(gradient);
+}
+
+/// Walks the hook events of a backward. False: recording began on the way.
+bool Cursor::follow_hooks() {
+  while (Event* h = match_kind(EventKind::hook)) {
+    at_ = h;
+    const Tensor g = hand_out(*h, 0, {});
+    const Tensor result = run_hook(h->operands[0], static_cast<size_t>(h->ints[0]), g);
+    const Slot returned = result.defined() ? slot_of(*result.impl()) : kAbsent;
+    Event* end = nullptr;
+    if (!recording())
+      for (Event* c = at_->first_child.load(std::memory_order_acquire); c; c = c->next_sibling)
+        if (c->kind == EventKind::hook_end && returned != kUnbound && c->operands[0] == returned) end = c;
+    if (!end) {
+      if (!recording()) start_recording("a hook's result", h->loc);
+      pending_hook_result_ = result;
+      pending_hook_ = h;
+      return false;
+    }
+    at_ = end;
+  }
+  return true;
+}
+
+void Cursor::backward(const Tensor& root, const Tensor& gradient, bool, SourceLoc loc) {
+  if (!recording()) {
+    for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
+      if (!backward_matches(*e, root, gradient)) continue;
+      for (const Binding& b : e->bindings) bind(b, gradient.impl());
+      at_ = e;
+      if (!follow_hooks()) return record_backward(*e);
+      for (Event* end = at_->first_child.load(std::memory_order_acquire); end; end = end->next_sibling)
+        if (end->kind == EventKind::backward_end && leaf_grads_match(*end)) return follow_leaf_grads(*end);
+      start_recording("backward", loc);
+      return record_backward(*e);
+    }
+    start_recording("backward", loc);
+  }
+  Event& e = open_event(EventKind::backward, "backward", loc);
+  const Slot seed = gradient.defined() ? bind_operand(e, gradient, 1) : kAbsent;
+  e.operands = {slot_of(*root.impl()), seed};
+  recorder_->read(e.operands[0], origin());
+  if (seed != kAbsent) recorder_->read(seed, origin());
+  close_event();
+  pending_hook_ = nullptr;
+  record_backward(e);
+}
+
+/// Calls one hook live, recording an event pair around its ops; returns the gradient to go on with.
+Value Cursor::record_hook(Slot slot, size_t index, Value g) {
+  Event& h = open_event(EventKind::hook, "hook", state().user_loc());
+  SlotInfo info;
+  info.value = g;
+  info.type = recorder_->graph.type(g);
+  info.leaf = true;
+  const Tensor handle = new_handle(recorder_->add_slot(info), contiguous_prototype(info.type));
+  h.operands = {slot};
+  h.ints = {static_cast<int64_t>(index)};
+  h.results.push_back({-1, std::make_shared<TensorImpl>(*handle.impl()), handle.impl()});
+  handles_.push_back({&h, 0, nullptr});
+  close_event();
+  return record_hook_end(run_hook(slot, index, handle), g);
+}
+
+Value Cursor::record_hook_end(const Tensor& result, Value g) {
+  Event& end = open_event(EventKind::hook_end, "hook end", {});
+  end.operands = {result.defined() ? bind_operand(end, result, 0) : kAbsent};
+  if (result.defined()) {
+    const Value replaced = recorder_->read(end.operands[0], origin());
+    KILN_CHECK(recorder_->graph.type(replaced) == recorder_->graph.type(g), invalid,
+               "hook: returned {} for a gradient of {}", recorder_->graph.type(replaced).str(),
+               recorder_->graph.type(g).str());
+    g = replaced;
+  }
+  close_event();
+  return g;
+}
+
+/// The gradient that each finished hook call of the path after `begin` went on with, and the node after it.
+std::vector<std::pair<Value, size_t>> Cursor::finished_hooks(const Event& begin) const {
+  std::vector<std::pair<Value, size_t>> done;
+  for (const Event* e = at_; e != &begin; e = e->parent) {
+    if (e->kind != EventKind::hook_end) continue;
+    const Event* h = e->parent;
+    while (h->kind != EventKind::hook) h = h->parent;
+    const Slot s = e->operands[0] == kAbsent ? h->results[0].prototype->slot : e->operands[0];
+    done.emplace_back(recorder_->slots[s].value, node_at(recorder_->graph, e->value_count));
+  }
+  std::reverse(done.begin(), done.end());
+  return done;
+}
+
+void Cursor::record_backward(const Event& begin) {
+  Scope scope("backward", begin.loc);
+  Recorder& r = *recorder_;
+  if (pending_hook_) {  // the hook whose body or result diverged has just returned
+    record_hook_end(pending_hook_result_, r.slots[pending_hook_->results[0].prototype->slot].value);
+    pending_hook_ = nullptr;
+    pending_hook_result_ = {};
+  }
+  const std::vector<std::pair<Value, size_t>> done = finished_hooks(begin);
+  const size_t first = node_at(r.graph, begin.value_count);
+  ResumingBuilder b(r.graph, first);
+  b.origin = origin();
+  const Value root = r.slots[begin.operands[0]].value;
+  const Value seed = begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
+
+  std::vector<Node> nodes(r.graph.nodes.begin(), r.graph.nodes.begin() + static_cast<ptrdiff_t>(first));
+  std::vector<TapeEntry> tape;
+  for (const Node& n : nodes) tape.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
+  BackwardRequest request;
+  request.tape = tape;
+  request.seeds = {{root, seed}};
+  request.needs_grad = [&](Value v) { return r.wants_grad(v); };
+  request.on_entry = [&](const TapeEntry& e) { b.origin = nodes[static_cast<size_t>(&e - tape.data())].origin; };
+  size_t hook_calls = 0;
+  request.on_grad = [&](Value v, Value g) {
+    const auto hooked = r.hooked.find(v.id);
+    if (hooked == r.hooked.end()) return g;
+    const size_t count = impl_of(hooked->second)->hooks ? impl_of(hooked->second)->hooks->size() : 0;
+    for (size_t i = 0; i < count; ++i, ++hook_calls) {
+      if (hook_calls < done.size()) {
+        g = done[hook_calls].first;
+        b.skip_to(done[hook_calls].second);
+      } else {
+        g = record_hook(hooked->second, i, g);
+        b.skip_to_end();
+      }
+    }
+    return g;
+  };
+  std::vector<std::pair<Slot, Value>> leaf_grads;
+  for (const auto& [v, g] : differentiate(b, request)) {
+    const auto leaf = r.leaf_values.find(v.id);
+    if (leaf == r.leaf_values.end()) continue;
+    const auto known = std::find_if(leaf_grads.begin(), leaf_grads.end(), [&](auto& p) { return p.first == leaf->second; });
+    if (known == leaf_grads.end()) leaf_grads.emplace_back(leaf->second, g);
+    else known->second = b.emit(op("add"), {known->second, g});
+  }
+  record_leaf_grads(leaf_grads);
+}
+
+void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads) {
+  Recorder& r = *recorder_;
+  Event& e = open_event(EventKind::backward_end, "backward", state().user_loc());
+  const Origin from = origin();
+  for (const auto& [leaf, g] : leaf_grads) {
+    const ImplPtr impl = impl_of(leaf);
+    const auto index = static_cast<int>(e.operands.size() / 2);
+    if (impl->grad) {
+      const Slot s = bind_operand(e, Tensor(impl->grad), index);
+      e.operands.insert(e.operands.end(), {leaf, s});
+      const Value sum_operands[] = {r.read(s, from), g};
+      r.write(s, r.graph.add_node(op("add"), sum_operands, {}, from), from);
+      continue;
+    }
+    SlotInfo info;
+    info.value = g;
+    info.type = r.graph.type(g);
+    info.leaf = true;
+    const Tensor handle = new_handle(r.add_slot(info), contiguous_prototype(info.type));
+    e.operands.insert(e.operands.end(), {leaf, kAbsent});
+    e.ints.push_back(index);
+    e.results.push_back({-1, std::make_shared<TensorImpl>(*handle.impl()), handle.impl()});
+    handles_.push_back({&e, e.results.size() - 1, nullptr});
+    impl->grad = handle.impl();
+  }
+  close_event();
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/compile.h"
+
+#include "frontend/cursor.h"
+#include "ir/base/options.h"
+
+namespace kiln::detail {
+
+std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
+  const std::string mode = option("KILN_COMPILE");
+  if (mode == "off") return nullptr;
+  auto trie = std::make_shared<Trie>();
+  StageOptions& s = trie->options;
+  s.name = o.name;
+  s.reference = o.backend == Backend::reference;
+  s.full_graph = o.full_graph;
+  s.check_numerics = o.check_numerics;
+  s.check = mode == "check";
+  s.max_builds = o.max_builds;
+  s.threads = o.threads;
+  s.loc = loc;
+  return trie;
+}
+
+CompileStats trie_stats(Trie& trie) {
+  CompileStats stats;
+  stats.calls = trie.calls;
+  std::lock_guard lock(trie.mutex);
+  for (const BuildRecord& b : trie.builds)
+    stats.builds.push_back({b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes});
+  return stats;
+}
+
+struct CompiledCall::Impl {
+  explicit Impl(Trie& trie) : cursor(trie) {}
+  Cursor cursor;
+  bool finished = false;
+};
+
+/// Inside another trace the callable is inlined: its ops become events of the outer one.
+CompiledCall::CompiledCall(Trie* trie) {
+  if (trie && !tracing()) impl_ = std::make_unique<Impl>(*trie);
+}
+
+CompiledCall::~CompiledCall() {
+  if (impl_ && !impl_->finished) impl_->cursor.abandon();
+}
+
+void CompiledCall::finish() {
+  if (!impl_) return;
+  impl_->cursor.finish();
+  impl_->finished = true;
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// kiln::compile: turns a callable into one that runs as compiled stages. The callable still runs at every call,
+// so whatever it branches on is seen; what it does to tensors is followed against recorded traces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "frontend/tensor.h"
+
+namespace kiln {
+
+/// Who runs the stages.
+enum class Backend : uint8_t {
+  native,     ///< compiled for this machine
+  reference,  ///< the interpreter: the same traces, no code generation
+};
+
+struct CompileOptions {
+  std::string name = "step";
+  Backend backend = Backend::native;
+  bool full_graph = false;      ///< a host read inside the callable is an error
+  bool check_numerics = false;  ///< name the first op that makes a NaN or Inf
+  int max_builds = 16;          ///< more distinct traces than this are an error
+  int threads = 0;              ///< 0: KILN_NUM_THREADS, else all the process may run on
+};
+
+/// One build: a trace that was recorded, and compiled or found in the cache.
+struct Build {
+  std::string reason;       ///< "first call", or "model.cpp:42: `relu` where `gelu` (model.cpp:40) was traced"
+  double seconds = 0;
+  int nodes = 0;            ///< ops after simplification
+  int kernels = 0;          ///< distinct kernels
+  int compiled = 0;         ///< of those, compiled now
+  bool from_cache = false;  ///< the whole plan came from the disk cache
+  int64_t arena_bytes = 0;
+};
+
+struct CompileStats {
+  uint64_t calls = 0;
+  std::vector<Build> builds;
+};
+
+namespace detail {
+struct Trie;
+std::shared_ptr<Trie> make_trie(const CompileOptions& options, Loc loc);
+CompileStats trie_stats(Trie& trie);
+
+/// One call: installs a cursor, and drops what is pending if finish() was not reached.
+class CompiledCall {
+ public:
+  explicit CompiledCall(Trie* trie);
+  ~CompiledCall();
+  CompiledCall(const CompiledCall&) = delete;
+  CompiledCall& operator=(const CompiledCall&) = delete;
+  void finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+}  // namespace detail
+
+/// A compiled callable. Threads: may be called from several at once; each call walks the traces on its own.
+template <typename F>
+class Compiled {
+ public:
+  Compiled(F fn, const CompileOptions& options, Loc loc)
+      : fn_(std::move(fn)), trie_(detail::make_trie(options, loc)) {}
+
+  template <typename... Args>
+  auto operator()(Args&&... args) {
+    detail::CompiledCall call(trie_.get());
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
+      fn_(std::forward<Args>(args)...);
+      call.finish();
+    } else {
+      auto result = fn_(std::forward<Args>(args)...);
+      call.finish();
+      return result;
+    }
+  }
+
+  /// Calls and builds so far, with the reason of each build.
+  CompileStats stats() const { return detail::trie_stats(*trie_); }
+
+ private:
+  F fn_;
+  std::shared_ptr<detail::Trie> trie_;
+};
+
+/// Compiles `fn`. Nothing happens before the first call.
+template <typename F>
+Compiled<std::decay_t<F>> compile(F&& fn, const CompileOptions& options = {}, Loc loc = Loc::current()) {
+  return Compiled<std::decay_t<F>>(std::forward<F>(fn), options, loc);
+}
+
+}  // namespace kiln

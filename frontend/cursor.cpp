@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Following: the hot path of a compiled call. Compares each event with the recorded ones and hands out the
+// recorded handles; nothing here allocates when the trie's handles are free.
+#include "frontend/cursor.h"
+
+#include <bit>
+
+namespace kiln::detail {
+
+namespace {
+std::atomic<uint64_t> next_call{1};
+
+uint32_t kinds_of(std::span<const Scalar> scalars) {
+  uint32_t bits = 0;
+  for (size_t i = 0; i < scalars.size(); ++i) bits |= uint32_t{scalars[i].is_int} << (i & 31);
+  return bits;
+}
+
+uint32_t hook_count(const TensorImpl& t) { return t.hooks ? static_cast<uint32_t>(t.hooks->size()) : 0; }
+}  // namespace
+
+Trie::~Trie() = default;
+
+Cursor::Cursor(Trie& trie)
+    : trie_(trie),
+      primary_(!trie.primary_busy.exchange(true)),
+      call_(next_call++),
+      thread_(std::this_thread::get_id()),
+      at_(&trie.root) {
+  state().cursor = this;
+  ++trie.calls;
+}
+
+Cursor::~Cursor() {
+  state().cursor = nullptr;
+  if (primary_) trie_.primary_busy = false;
+}
+
+Slot Cursor::slot_of(const TensorImpl& t) const {
+  if (t.cursor_call == call_) return t.slot;
+  const auto it = external_slots_.find(&t);
+  return it == external_slots_.end() ? kUnbound : it->second;
+}
+
+ExternalMeta Cursor::meta_of(const TensorImpl& t) const {
+  ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t)};
+  const auto it = storages_.find(t.storage.get());
+  if (it == storages_.end()) return m;
+  m.alias_of = it->second.first;
+  m.alias_offset = t.offset - it->second.second;
+  return m;
+}
+
+bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const {
+  for (const Binding& b : e.bindings) {
+    if (b.slot != expected) continue;
+    if (b.operand != operand) return all[static_cast<size_t>(b.operand)]->impl() == t.impl();
+    return t.impl()->storage && meta_of(*t.impl()) == b.meta;
+  }
+  return false;
+}
+
+bool Cursor::matches(const Event& e, const CallInfo& info) const {
+  if (e.kind != EventKind::call || e.name != info.name || e.grad_enabled != state().grad_enabled) return false;
+  if (e.operands.size() != info.operands.size() || e.scalar_count != info.scalars.size()) return false;
+  if (e.scalar_kinds != kinds_of(info.scalars)) return false;
+  if (!std::equal(e.ints.begin(), e.ints.end(), info.ints.begin(), info.ints.end())) return false;
+  for (size_t i = 0; i < e.operands.size(); ++i) {
+    const Tensor* t = info.operands[i];
+    const Slot expected = e.operands[i];
+    if (!t || !t->defined()) {
+      if (expected != kAbsent) return false;
+      continue;
+    }
+    const Slot s = slot_of(*t->impl());
+    if (s == kUnbound ? !matches_binding(e, *t, expected, static_cast<int>(i), info.operands) : s != expected)
+      return false;
+  }
+  return true;
+}
+
+void Cursor::bind(const Binding& b, const ImplPtr& t) {
+  KILN_CHECK(!t->pending() || t->storage, invalid, "{}: a pending tensor of another trace is used here", describe(*t));
+  externals_.push_back(t);
+  external_slots_[t.get()] = b.slot;
+  storages_.try_emplace(t->storage.get(), b.slot, t->offset);
+  if (slot_impls_.size() <= static_cast<size_t>(b.slot)) slot_impls_.resize(static_cast<size_t>(b.slot) + 1);
+  slot_impls_[static_cast<size_t>(b.slot)] = t;
+}
+
+/// The handle of a followed result: the trie's own if nobody else holds it, else a new one in its place.
+Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
+  EventResult& r = e.results[i];
+  if (r.operand >= 0) return *operands[static_cast<size_t>(r.operand)];
+  ImplPtr h;
+  if (primary_ && r.handle && r.handle.use_count() == 1) {
+    h = r.handle;
+    h->grad.reset();
+    h->hooks.reset();
+    h->grad_fn.reset();
+    h->requires_grad = r.prototype->requires_grad;
+    h->is_leaf = r.prototype->is_leaf;
+    h->spare = std::move(h->storage);
+    h->strides = r.prototype->strides;
+    h->offset = r.prototype->offset;
+  } else {
+    h = std::make_shared<TensorImpl>(*r.prototype);
+    if (primary_) r.handle = h;
+  }
+  h->cursor = this;
+  h->cursor_call = call_;
+  const auto s = static_cast<size_t>(h->slot);
+  if (slot_impls_.size() <= s) slot_impls_.resize(s + 1);
+  handles_.push_back({&e, i, primary_ ? nullptr : h});
+  return Tensor(std::move(h));
+}
+
+void Cursor::advance(Event* e, std::span<const Scalar> scalars, Operands operands) {
+  for (const Binding& b : e->bindings) bind(b, operands[static_cast<size_t>(b.operand)]->impl());
+  for (const Scalar& s : scalars)
+    scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
+  at_ = e;
+}
+
+bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one) {
+  if (depth_ > 0) {
+    ++depth_;
+    return false;
+  }
+  if (!recording()) {
+    for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
+      if (!matches(*e, info)) continue;
+      advance(e, info.scalars, info.operands);
+      if (one) *one = hand_out(*e, 0, info.operands);
+      for (size_t i = 0; many && i < e->results.size(); ++i) many->push_back(hand_out(*e, i, info.operands));
+      return true;
+    }
+    start_recording(info.name, info.loc);
+  }
+  Event& e = open_event(EventKind::call, info.name, info.loc);
+  e.ints.assign(info.ints.begin(), info.ints.end());
+  e.scalar_count = static_cast<uint32_t>(info.scalars.size());
+  e.scalar_kinds = kinds_of(info.scalars);
+  for (size_t i = 0; i < info.operands.size(); ++i) {
+    const Tensor* t = info.operands[i];
+    e.operands.push_back(t && t->defined() ? bind_operand(e, *t, static_cast<int>(i)) : kAbsent);
+  }
+  for (const Scalar& s : info.scalars)
+    scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
+  depth_ = 1;
+  open_operands_.assign(info.operands.begin(), info.operands.end());
+  return false;
+}
+
+ImplPtr Cursor::impl_of(Slot s) const {
+  if (static_cast<size_t>(s) < slot_impls_.size() && slot_impls_[static_cast<size_t>(s)])
+    return slot_impls_[static_cast<size_t>(s)];
+  for (const Followed& f : handles_) {
+    const EventResult& r = f.event->results[f.result];
+    if (r.prototype->slot == s) return f.fresh ? f.fresh : r.handle;
+  }
+  return nullptr;
+}
+
+}  // namespace kiln::detail

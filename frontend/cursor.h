@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cursor: one call of a compiled callable walking its trie. It follows recorded events while they match and
+// records from the first one that does not. One cursor, one call, one thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+#include "frontend/dispatch.h"
+#include "frontend/stage.h"
+#include "frontend/state.h"
+#include "frontend/trace.h"
+
+namespace kiln::detail {
+
+/// The traces of one compiled callable.
+struct Trie {
+  Trie() = default;
+  ~Trie();
+  Event root;
+  StageOptions options;
+  std::vector<std::unique_ptr<Event>> owned;  ///< guarded by mutex
+  std::vector<BuildRecord> builds;            ///< guarded by mutex
+  std::mutex mutex;
+  std::atomic<bool> primary_busy{false};
+  std::atomic<uint64_t> calls{0};
+};
+
+/// Metadata of a new contiguous handle.
+TensorImpl contiguous_prototype(const Type& t, bool requires_grad = false);
+
+class Cursor {
+ public:
+  explicit Cursor(Trie& trie);
+  ~Cursor();
+  Cursor(const Cursor&) = delete;
+  Cursor& operator=(const Cursor&) = delete;
+
+  // Events, called through dispatch.h.
+  bool follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one);
+  void end_call(std::span<const Tensor> results, bool failed);
+  std::vector<Tensor> call_scalars(std::span<const Scalar> scalars);
+  Tensor emit(Op o, std::span<const Tensor* const> in, Attrs attrs);
+  void assign(const Tensor& target, const Tensor& value);
+  void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+  /// requires_grad_ on a tensor of this trace, as an event.
+  void set_leaf(const Tensor& t, bool on, SourceLoc loc);
+  /// A hook is about to be added to `t`, as an event.
+  void note_hook(const Tensor& t, SourceLoc loc);
+  /// Whether `t` is a value this call has made.
+  bool owns(const TensorImpl& t) const { return t.cursor_call == call_; }
+  /// Runs what is pending so that `t` has memory.
+  void host_read(TensorImpl& t, const char* what, SourceLoc loc);
+  /// The callable returned: runs the rest, publishes what was recorded.
+  void finish();
+  /// The callable threw: drops what is pending.
+  void abandon();
+
+  bool recording() const { return recorder_ != nullptr; }
+  std::thread::id thread() const { return thread_; }
+
+ private:
+  struct Followed {
+    Event* event;
+    size_t result;
+    ImplPtr fresh;  ///< when the trie's handle was not free
+  };
+  static constexpr Slot kUnbound = -2;
+
+  // cursor.cpp: following.
+  Slot slot_of(const TensorImpl& t) const;
+  bool matches(const Event& e, const CallInfo& info) const;
+  bool matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const;
+  ExternalMeta meta_of(const TensorImpl& t) const;
+  void bind(const Binding& b, const ImplPtr& t);
+  Tensor hand_out(Event& e, size_t result, Operands operands);
+  void advance(Event* e, std::span<const Scalar> scalars, Operands operands);
+
+  // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
+  bool backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const;
+  bool leaf_grads_match(const Event& e) const;
+  Event* match_kind(EventKind kind) const;
+  void follow_leaf_grads(Event& e);
+  bool follow_hooks();
+  Tensor run_hook(Slot slot, size_t index, const Tensor& gradient) const;
+  Value record_hook(Slot slot, size_t index, Value gradient);
+  Value record_hook_end(const Tensor& result, Value gradient);
+  std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
+  void record_backward(const Event& begin);
+  void record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
+  ImplPtr impl_of(Slot s) const;
+
+  // record.cpp: recording.
+  void start_recording(const std::string& what, SourceLoc loc);
+  Event& open_event(EventKind kind, const char* name, SourceLoc loc);
+  void close_event();
+  Slot bind_operand(Event& e, const Tensor& t, int operand);
+  Tensor new_handle(Slot s, const TensorImpl& prototype);
+  Origin origin() const;
+  std::string divergence(const std::string& what, SourceLoc loc) const;
+
+  // finish.cpp: running.
+  std::vector<Slot> live_slots() const;
+  Event* match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const;
+  Event& record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc);
+  void run_stage(Event& e);
+  void attach();
+  const ImplPtr& handle_of(const Followed& f) const;
+  std::vector<Value> choose_outputs(Event& e, Stage& stage);
+  void build(Event& e, Stage& stage, const std::vector<Value>& wanted);
+  void attach_boundaries(const Stage& stage);
+
+  Trie& trie_;
+  const bool primary_;
+  const uint64_t call_;
+  const std::thread::id thread_;
+  Event* at_;
+  int depth_ = 0;
+
+  std::vector<ImplPtr> externals_;
+  std::unordered_map<const TensorImpl*, Slot> external_slots_;
+  std::unordered_map<const Storage*, std::pair<Slot, int64_t>> storages_;
+  std::vector<uint64_t> scalars_;
+  std::vector<ImplPtr> slot_impls_;         ///< per slot: the handle or external of this call, as far as known
+  std::vector<Followed> handles_;
+  std::vector<ImplPtr> carried_;
+
+  std::unique_ptr<Recorder> recorder_;
+  std::vector<std::unique_ptr<Event>> recorded_;
+  Event* open_ = nullptr;
+  std::vector<const Tensor*> open_operands_;
+  Event* pending_hook_ = nullptr;           ///< a hook that was running when recording began
+  Tensor pending_hook_result_;
+  std::string reason_;
+  BuildRecord build_;
+};
+
+}  // namespace kiln::detail

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Immediate evaluation: each primitive runs its row's reference evaluation and, when a gradient may be asked
+// for, leaves an entry on the tape. Knows nothing of traces.
+#include <atomic>
+
+#include "frontend/dispatch.h"
+#include "frontend/state.h"
+#include "ir/graph.h"
+
+namespace kiln::detail {
+
+namespace {
+std::atomic<uint64_t> next_sequence{1};
+
+GradEdge edge_to(const Tensor& t) {
+  const ImplPtr& impl = t.impl();
+  GradEdge e;
+  if (impl->grad_fn) e.node = impl->grad_fn;
+  else if (impl->requires_grad) e.leaf = impl;
+  e.saved = alias_without_history(*impl);
+  e.version = impl->storage->version;
+  return e;
+}
+
+void record(Op o, std::span<const Tensor* const> in, Attrs attrs, const ImplPtr& out) {
+  auto node = std::make_shared<GradNode>();
+  node->sequence = next_sequence++;
+  node->op = o;
+  node->attrs = std::move(attrs);
+  node->loc = state().user_loc();
+  for (const Tensor* t : in) node->inputs.push_back(edge_to(*t));
+  node->saved_output = alias_without_history(*out);
+  node->output_version = out->storage->version;
+  out->requires_grad = true;
+  out->is_leaf = false;
+  out->grad_fn = std::move(node);
+}
+}  // namespace
+
+Type TensorImpl::type() const { return {dtype, Shape(shape.begin(), shape.end())}; }
+
+TensorRef TensorImpl::ref() const {
+  KILN_ASSERT(storage, "no memory behind {}", describe(*this));
+  return {dtype, storage->data + offset * static_cast<int64_t>(dtype_size(dtype)), shape, strides};
+}
+
+std::string describe(const TensorImpl& t) {
+  std::string s = t.type().str();
+  if (!t.name.empty()) s += fmt::format(" '{}'", t.name);
+  return s;
+}
+
+const TensorImpl& checked(const Tensor& t, const char* what, Loc loc) {
+  if (!t.defined())
+    throw Error(ErrorKind::invalid, fmt::format("{} ({}): the tensor is undefined", what, SourceLoc(loc).str()), loc);
+  return *t.impl();
+}
+
+HostTensor host_of(const TensorImpl& t) { return {t.ref(), t.storage}; }
+
+ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->dtype = host.ref.dtype;
+  const auto size = static_cast<int64_t>(dtype_size(impl->dtype));
+  for (const ImplPtr& in : inputs) {
+    if (in->storage != host.storage) continue;
+    impl->storage = in->storage;
+    impl->offset = (static_cast<char*>(host.ref.data) - in->storage->data) / size;
+  }
+  if (!impl->storage) {
+    impl->storage = std::make_shared<Storage>();
+    impl->storage->data = static_cast<char*>(host.ref.data);
+    impl->storage->bytes = static_cast<size_t>(host.ref.numel() * size);
+    impl->storage->owner = std::move(host.storage);
+  }
+  impl->shape = std::move(host.ref.shape);
+  impl->strides = std::move(host.ref.strides);
+  return impl;
+}
+
+ImplPtr make_impl(DType dtype, Sizes shape) { return impl_from_host(make_host_tensor(dtype, std::move(shape)), {}); }
+
+ImplPtr alias_without_history(const TensorImpl& t) {
+  auto a = std::make_shared<TensorImpl>();
+  a->dtype = t.dtype;
+  a->shape = t.shape;
+  a->strides = t.strides;
+  a->offset = t.offset;
+  a->storage = t.storage;
+  return a;
+}
+
+Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs) {
+  std::vector<Type> types;
+  std::vector<HostTensor> host;
+  std::vector<ImplPtr> impls;
+  bool wants_grad = false;
+  for (const Tensor* t : in) {
+    materialise(*t->impl(), def(o).name.data(), state().user_loc());
+    impls.push_back(t->impl());
+    types.push_back(t->impl()->type());
+    host.push_back(host_of(*t->impl()));
+    wants_grad = wants_grad || t->impl()->requires_grad;
+  }
+  infer_type(o, types, attrs, state().user_loc());
+  const ImplPtr out = impl_from_host(evaluate(o, host, attrs), impls);
+  if (wants_grad && state().grad_enabled && is_floating(out->dtype) && !def(o).constant_gradient)
+    record(o, in, std::move(attrs), out);
+  return Tensor(out);
+}
+
+void eager_assign(const Tensor& target, const Tensor& value) {
+  TensorImpl& t = *target.impl();
+  const TensorImpl& v = *value.impl();
+  const SourceLoc loc = state().user_loc();
+  const bool leaf_with_grad = t.is_leaf && t.requires_grad && state().grad_enabled;
+  KILN_CHECK(!leaf_with_grad, invalid,
+             "in-place ({}): {} is a leaf that requires grad (write to it under no_grad, or to a copy of it)",
+             loc.str(), describe(t));
+  if (t.storage == v.storage && t.offset == v.offset && t.strides == v.strides) return;
+  HostTensor source = host_of(v);
+  if (t.storage == v.storage) {  // overlapping views: read all before writing
+    HostTensor copy = make_host_tensor(t.dtype, t.shape);
+    copy_elements(source.ref, copy.ref);
+    source = copy;
+  }
+  copy_elements(source.ref, t.ref());
+  ++t.storage->version;
+  if (!v.grad_fn && !t.grad_fn) return;
+  t.grad_fn = v.grad_fn;
+  t.requires_grad = v.requires_grad;
+  t.is_leaf = !v.grad_fn;
+  if (t.grad_fn) t.grad_fn->output_version = t.storage->version;
+  if (t.grad_fn) t.grad_fn->saved_output = alias_without_history(t);
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run points: where a cursor stops following or recording, runs the stage up to here, and gives memory to the
+// handles that somebody still holds. Ends a call, publishing what it recorded, or drops it after an exception.
+#include <algorithm>
+#include <chrono>
+
+#include "frontend/cursor.h"
+#include "frontend/outer.h"
+
+namespace kiln::detail {
+
+const ImplPtr& Cursor::handle_of(const Followed& f) const { return f.fresh ? f.fresh : f.event->results[f.result].handle; }
+
+/// Handles of this call that the callable, a module, a .grad or the user still holds.
+std::vector<Slot> Cursor::live_slots() const {
+  std::vector<Slot> live;
+  for (const Followed& f : handles_)
+    if (const ImplPtr& h = handle_of(f); h.use_count() > 1 && h->cursor_call == call_) live.push_back(h->slot);
+  return live;
+}
+
+Event* Cursor::match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const {
+  for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling)
+    if (e->kind == kind && e->live == live && (kind == EventKind::end || e->operands[0] == read)) return e;
+  return nullptr;
+}
+
+namespace {
+Slot root_of(const Recorder& r, Slot s) { return r.slots[s].base == kAbsent ? s : r.slots[s].base; }
+
+bool differentiable(const Recorder& r, Slot s) {
+  const SlotInfo& i = r.slots[s];
+  return !i.leaf && i.external < 0 && r.wants_grad(i.value);
+}
+}  // namespace
+
+namespace {
+bool owns_export(const Recorder& r, Slot root, int carried) {
+  const auto it = r.export_owner.find(carried);
+  return it != r.export_owner.end() && it->second == root;
+}
+}  // namespace
+
+/// Decides what the stage writes: live memory, changed externals, and what a later backward reads.
+std::vector<Value> Cursor::choose_outputs(Event& e, Stage& stage) {
+  Recorder& r = *recorder_;
+  std::vector<Value> wanted;
+  std::vector<Slot> roots;
+  auto carry = [&](Value v, Slot slot) {
+    if (const auto known = r.exported.find(v.id); known != r.exported.end()) return known->second;
+    wanted.push_back(v);
+    StageOutput o{-1, r.carried_count, slot, r.graph.type(v).dtype, {}};
+    for (const Dim& d : r.graph.type(v).shape) o.shape.push_back(d.value());
+    stage.outputs.push_back(std::move(o));
+    return r.exported[v.id] = r.carried_count++;
+  };
+  const Origin here = origin();
+  std::map<Slot, int> memory;  // root slot -> carried buffer
+  for (Slot s : e.live) {
+    if (differentiable(r, s)) roots.push_back(s);
+    const Slot root = root_of(r, s);
+    if (r.slots[root].external >= 0) {
+      stage.live.push_back({s, r.slots[root].external, -1});
+      continue;
+    }
+    if (!memory.count(root)) {
+      // Handles never share memory unless one is a view of the other: an exported value already given out is copied.
+      Value v = r.read(root, here);
+      if (r.exported.count(v.id) && !owns_export(r, root, r.exported[v.id]))
+        v = r.graph.add_node(op("reshape"), {&v, 1}, {r.graph.type(v).shape}, here);
+      memory[root] = carry(v, root);
+      r.export_owner[memory[root]] = root;
+    }
+    stage.live.push_back({s, -1, memory[root]});
+  }
+  if (!roots.empty()) {
+    std::vector<Value> values;
+    for (Slot s : roots) values.push_back(r.read(s, here));
+    const OuterGraph outer = outer_backward(r, values);
+    for (Value v : outer.saved)
+      if (r.graph.producer(v) >= 0 && !r.in_memory.count(v.id)) carry(v, kAbsent);
+  }
+  for (size_t i = 0; i < r.externals.size(); ++i) {
+    const SlotInfo& info = r.slots[r.externals[i]];
+    if (!info.written || r.in_memory.count(info.value.id)) continue;
+    wanted.push_back(info.value);
+    stage.outputs.push_back({static_cast<int>(i), -1, kAbsent, info.type.dtype, {}});
+  }
+  return wanted;
+}
+
+void Cursor::build(Event& e, Stage& stage, const std::vector<Value>& wanted) {
+  Recorder& r = *recorder_;
+  // Held values must be computed, not read, where this stage makes them.
+  Recorder before = r;
+  for (const StageOutput& o : stage.outputs)
+    std::erase_if(before.exported, [&](const auto& p) { return p.second == o.carried; });
+  Extracted x = extract(before, wanted);
+  std::vector<Sizes> strides;
+  for (size_t i = 0; i < x.inputs.size(); ++i) {
+    if (x.inputs[i].from == StageInput::From::external) {
+      strides.push_back(externals_[static_cast<size_t>(x.inputs[i].index)]->strides);
+      continue;
+    }
+    Sizes shape;
+    for (const Dim& d : x.graph.type(x.graph.inputs[i].value).shape) shape.push_back(d.value());
+    strides.push_back(contiguous_strides(shape));
+  }
+  for (size_t i = 0; i < stage.outputs.size(); ++i) {
+    const int external = stage.outputs[i].external;
+    if (external < 0) continue;
+    const auto same = [&](const StageInput& in) { return in.from == StageInput::From::external && in.index == external; };
+    auto at = std::find_if(x.inputs.begin(), x.inputs.end(), same);
+    if (at == x.inputs.end()) {
+      const Slot s = r.externals[static_cast<size_t>(external)];
+      x.graph.add_input(r.slots[s].type, InputKind::param, externals_[static_cast<size_t>(external)]->name);
+      x.inputs.push_back({StageInput::From::external, external});
+      strides.push_back(externals_[static_cast<size_t>(external)]->strides);
+      at = x.inputs.end() - 1;
+    }
+    x.graph.outputs[i].alias_input = static_cast<int>(at - x.inputs.begin());
+  }
+  stage.inputs = std::move(x.inputs);
+  x.graph.name = trie_.options.name;
+  stage.program = build_program(x.graph, strides, trie_.options, build_);
+  for (const StageOutput& o : stage.outputs)
+    if (o.external >= 0) r.in_memory[r.slots[r.externals[static_cast<size_t>(o.external)]].value.id] = o.external;
+}
+
+Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc) {
+  const auto start = std::chrono::steady_clock::now();
+  Event& e = open_event(kind, kind == EventKind::end ? "end" : "host read", loc);
+  e.live = live;
+  e.operands = {read};
+  auto stage = std::make_shared<Stage>();
+  const std::vector<Value> wanted = choose_outputs(e, *stage);
+  build(e, *stage, wanted);
+  close_event();
+  e.recorder = std::make_shared<Recorder>(*recorder_);
+  std::vector<Slot> roots;
+  for (Slot s : live)
+    if (differentiable(*recorder_, s)) roots.push_back(s);
+  if (kind == EventKind::end && !roots.empty()) {
+    StageOptions options = trie_.options;
+    for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
+    stage->backward = std::make_shared<OuterBackward>(e.recorder, roots, options);
+  }
+  e.stage = std::move(stage);
+  build_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return e;
+}
+
+void Cursor::run_stage(Event& e) {
+  Stage& stage = *e.stage;
+  std::vector<HostTensor> inputs, outputs;
+  for (const StageInput& in : stage.inputs) {
+    const auto i = static_cast<size_t>(in.index);
+    switch (in.from) {
+      case StageInput::From::external: inputs.push_back(host_of(*externals_[i])); break;
+      case StageInput::From::carried: inputs.push_back(host_of(*carried_[i])); break;
+      case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars_[i], {}, {}}, nullptr}); break;
+    }
+  }
+  for (const StageOutput& o : stage.outputs) {
+    if (o.external >= 0) {
+      outputs.push_back(host_of(*externals_[static_cast<size_t>(o.external)]));
+      continue;
+    }
+    carried_.resize(std::max(carried_.size(), static_cast<size_t>(o.carried) + 1));
+    ImplPtr& c = carried_[static_cast<size_t>(o.carried)];
+    const ImplPtr handle = o.slot == kAbsent ? nullptr : impl_of(o.slot);
+    if (handle && handle->spare && handle->spare.use_count() == 1) {
+      c = std::make_shared<TensorImpl>();
+      c->dtype = o.dtype;
+      c->shape = o.shape;
+      c->strides = contiguous_strides(o.shape);
+      c->storage = std::move(handle->spare);
+    } else {
+      c = make_impl(o.dtype, o.shape);
+    }
+    outputs.push_back(host_of(*c));
+  }
+  stage.program->run(inputs, outputs);
+  for (const StageOutput& o : stage.outputs)
+    if (o.external >= 0) ++externals_[static_cast<size_t>(o.external)]->storage->version;
+  for (const LiveMemory& m : stage.live) {
+    const ImplPtr h = impl_of(m.slot);
+    h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
+                                 : carried_[static_cast<size_t>(m.carried)]->storage;
+    h->spare.reset();
+  }
+}
+
+void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
+  if (t.storage) return;
+  KILN_CHECK(t.cursor_call == call_ && thread_ == std::this_thread::get_id(), invalid,
+             "{} ({}): the value is pending in a compiled callable on another thread", what, loc.str());
+  KILN_CHECK(!trie_.options.full_graph, invalid,
+             "{} ({}): reads a tensor's value inside a compiled callable, which full_graph forbids (return the tensor, "
+             "or use cond)", what, loc.str());
+  KILN_ASSERT(depth_ == 0, "{} inside the body of an op", what);
+  const std::vector<Slot> live = live_slots();
+  Event* e = recording() ? nullptr : match_run(EventKind::host_read, live, t.slot);
+  if (!e) {
+    if (!recording()) start_recording(what, loc);
+    e = &record_run(EventKind::host_read, live, t.slot, loc);
+  }
+  at_ = e;
+  run_stage(*e);
+  KILN_ASSERT(t.storage, "{}: the stage gave no memory to slot {}", what, t.slot);
+}
+
+/// Gives live results that can be differentiated their way back into the compiled graph.
+void Cursor::attach_boundaries(const Stage& stage) {
+  if (!stage.backward) return;
+  auto saved = std::make_shared<SavedCall>();
+  saved->carried = carried_;
+  saved->externals = externals_;
+  for (const ImplPtr& x : externals_) saved->versions.push_back(x->storage->version);
+  saved->scalars = scalars_;
+  auto boundary = std::make_shared<CallBoundary>(stage.backward, saved);
+  for (size_t i = 0; i < stage.backward->roots().size(); ++i)
+    boundary->attach(*impl_of(stage.backward->roots()[i]), static_cast<int>(i), trie_.options.loc);
+}
+
+void Cursor::finish() {
+  state().cursor = nullptr;
+  const std::vector<Slot> live = live_slots();
+  Event* e = recording() ? nullptr : match_run(EventKind::end, live, kAbsent);
+  if (!e) {
+    if (!recording()) start_recording("end of the call", {});
+    e = &record_run(EventKind::end, live, kAbsent, {});
+  }
+  at_ = e;
+  run_stage(*e);
+  attach_boundaries(*e->stage);
+  for (const Followed& f : handles_) {
+    const ImplPtr& h = handle_of(f);
+    h->cursor = nullptr;
+    h->spare.reset();
+  }
+  if (!recorded_.empty()) attach();
+}
+
+void Cursor::attach() {
+  std::lock_guard lock(trie_.mutex);
+  build_.reason = reason_;
+  trie_.builds.push_back(build_);
+  for (size_t i = 0; i + 1 < recorded_.size(); ++i) recorded_[i]->first_child = recorded_[i + 1].get();
+  Event* head = recorded_.front().get();
+  head->next_sibling = head->parent->first_child.load();
+  Event* parent = head->parent;
+  for (auto& e : recorded_) trie_.owned.push_back(std::move(e));
+  recorded_.clear();
+  parent->first_child.store(head, std::memory_order_release);
+}
+
+void Cursor::abandon() {
+  state().cursor = nullptr;
+  for (const Followed& f : handles_) {
+    const ImplPtr& h = handle_of(f);
+    h->cursor = nullptr;
+    if (h->storage || h.use_count() == 1) continue;
+    h->dropped = f.event->loc.known() ? f.event->loc : trie_.options.loc;
+  }
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind a Tensor handle: memory, layout, autograd state and the binding to a trace.
+// Users never include this; frontend sources do.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/interpret.h"
+
+namespace kiln {
+
+class Tensor;
+
+namespace detail {
+
+struct TensorImpl;
+using ImplPtr = std::shared_ptr<TensorImpl>;
+class Cursor;
+
+/// A block of memory that tensors view. `version` counts in-place writes.
+struct Storage {
+  std::shared_ptr<void> owner;
+  char* data = nullptr;
+  size_t bytes = 0;
+  std::atomic<uint32_t> version{0};
+};
+
+using TensorHook = std::function<Tensor(const Tensor&)>;
+struct HookEntry {
+  uint64_t id;
+  TensorHook fn;
+};
+
+using HookList = std::vector<HookEntry>;
+
+struct GradNode;
+struct GradBoundary;
+
+/// Where an operand of a taped op came from: its producer on the tape, or a leaf that wants a gradient.
+struct GradEdge {
+  std::shared_ptr<GradNode> node;  ///< null for leaves and for values without history
+  ImplPtr leaf;                    ///< set for leaves that require grad
+  ImplPtr saved;                   ///< the operand's data, without history
+  uint32_t version = 0;            ///< of `saved`'s storage when it was recorded
+};
+
+/// One recorded op of the eager tape; `sequence` orders a backward walk.
+struct GradNode {
+  uint64_t sequence = 0;
+  Op op;
+  Attrs attrs;
+  SourceLoc loc;
+  std::vector<GradEdge> inputs;
+  ImplPtr saved_output;            ///< the result's data, without history
+  uint32_t output_version = 0;
+  std::shared_ptr<HookList> hooks; ///< of the tensor this node produced
+  bool released = false;           ///< a backward without retain_graph has consumed it
+  /// For a tensor returned by a compiled forward: its backward is a trace of its own. `op` is unused then.
+  std::shared_ptr<GradBoundary> boundary;
+  int boundary_output = 0;
+};
+
+struct TensorImpl {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape, strides;
+  int64_t offset = 0;                ///< in elements
+  std::shared_ptr<Storage> storage;  ///< null while the value is pending in a trace
+  bool requires_grad = false;
+  bool is_leaf = true;
+  ImplPtr grad;
+  std::shared_ptr<GradNode> grad_fn;
+  std::shared_ptr<HookList> hooks;   ///< null: none
+  std::string name;                  ///< "fc1.weight" once a module has named it
+
+  // Binding to a trace. Only the cursor's thread touches these, and only for handles that the cursor made.
+  Cursor* cursor = nullptr;          ///< whose pending value this is; null when materialised
+  uint64_t cursor_call = 0;          ///< which call of that cursor's trie made it
+  int32_t slot = -1;
+  std::shared_ptr<Storage> spare;    ///< a reused handle's former memory, free for its next value
+  SourceLoc dropped;                 ///< known when the event that made it was dropped by an exception
+
+  bool pending() const { return cursor != nullptr; }
+  Type type() const;
+  TensorRef ref() const;
+};
+
+}  // namespace detail
+}  // namespace kiln

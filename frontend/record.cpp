@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recording: what a cursor does from the first event that no recorded path has. Appends to the path's graph and
+// collects the new events; nothing is visible to other cursors before attach().
+#include <algorithm>
+
+#include "frontend/cursor.h"
+
+namespace kiln::detail {
+
+namespace {
+/// Any recorded end or host read below `e`: its recorder can be rolled back to `e`.
+const Event* recorded_below(const Event* e) {
+  for (const Event* c = e; c; c = c->first_child.load(std::memory_order_acquire))
+    if (c->recorder) return c;
+  return nullptr;
+}
+
+const Event* last_run(const Event* e) {
+  while (e && e->kind != EventKind::host_read) e = e->parent;
+  return e;
+}
+
+std::string event_text(const Event& e) {
+  switch (e.kind) {
+    case EventKind::call: return fmt::format("`{}`", e.name);
+    case EventKind::backward: return "`backward`";
+    case EventKind::host_read: return "a host read";
+    case EventKind::end: return "the end of the call";
+    default: return "a hook";
+  }
+}
+}  // namespace
+
+std::string Cursor::divergence(const std::string& what, SourceLoc loc) const {
+  const Event* other = at_->first_child.load(std::memory_order_acquire);
+  if (!other) return "first call";
+  const std::string where = loc.known() ? loc.str() + ": " : "";
+  if (other->kind == EventKind::call && what == other->name) {
+    return fmt::format("{}`{}` with other operands or attributes than at {}", where, what, other->loc.str());
+  }
+  const std::string at = other->loc.known() ? fmt::format(" ({})", other->loc.str()) : "";
+  return fmt::format("{}`{}` where {}{} was traced", where, what, event_text(*other), at);
+}
+
+void Cursor::start_recording(const std::string& what, SourceLoc loc) {
+  if (reason_.empty()) reason_ = divergence(what, loc);
+  recorder_ = std::make_unique<Recorder>();
+  const Event* known = recorded_below(at_);
+  if (!known) return;
+  *recorder_ = *known->recorder;
+  recorder_->rollback(*at_);
+  const Event* run = last_run(at_);
+  recorder_->exported = run ? run->recorder->exported : std::map<int, int>();
+  recorder_->export_owner = run ? run->recorder->export_owner : std::map<int, Slot>();
+  recorder_->in_memory = run ? run->recorder->in_memory : std::map<int, int>();
+  recorder_->carried_count = run ? run->recorder->carried_count : 0;
+}
+
+Event& Cursor::open_event(EventKind kind, const char* name, SourceLoc loc) {
+  recorded_.push_back(std::make_unique<Event>());
+  Event& e = *recorded_.back();
+  e.kind = kind;
+  e.name = name;
+  e.loc = loc;
+  e.grad_enabled = state().grad_enabled;
+  e.parent = at_;
+  open_ = &e;
+  return e;
+}
+
+void Cursor::close_event() {
+  open_->value_count = recorder_->graph.value_count();
+  open_->slot_count = static_cast<int>(recorder_->slots.size());
+  open_->journal_size = recorder_->journal.size();
+  at_ = open_;
+  open_ = nullptr;
+}
+
+Origin Cursor::origin() const {
+  const State& s = state();
+  return {s.user_loc(), s.scopes.empty() ? -1 : recorder_->graph.intern_scope(s.scope_path())};
+}
+
+Slot Cursor::bind_operand(Event& e, const Tensor& t, int operand) {
+  const ImplPtr& impl = t.impl();
+  const Slot known = slot_of(*impl);
+  if (known != kUnbound) return known;
+  KILN_CHECK(!impl->dropped.known(), invalid, "dropped: the tensor made at {} was lost when the compiled callable threw",
+             impl->dropped.str());
+  KILN_CHECK(impl->storage, invalid, "{} ({}): a pending tensor of another trace is used here", e.name, e.loc.str());
+  Binding b{kAbsent, operand, meta_of(*impl)};
+  SlotInfo info;
+  info.type = impl->type();
+  info.leaf = impl->is_leaf;
+  info.requires_grad = impl->requires_grad;
+  info.external = static_cast<int>(externals_.size());
+  const InputKind kind = impl->requires_grad && impl->is_leaf ? InputKind::param : InputKind::arg;
+  info.value = recorder_->graph.add_input(info.type, kind, impl->name);
+  recorder_->mark_grad(info.value, info.requires_grad);
+  recorder_->external_inputs.push_back(info.value);
+  const bool same_memory = b.meta.alias_of >= 0 && b.meta.alias_offset == 0 &&
+                           slot_impls_[static_cast<size_t>(b.meta.alias_of)]->strides == impl->strides &&
+                           slot_impls_[static_cast<size_t>(b.meta.alias_of)]->shape == impl->shape;
+  if (same_memory) {  // another handle to the same elements: reads follow writes to the first
+    info.base = b.meta.alias_of;
+    info.version = recorder_->slots[info.base].external == info.external ? 0 : UINT32_MAX;
+  }
+  b.slot = recorder_->add_slot(info);
+  recorder_->externals.push_back(b.slot);
+  if (info.leaf && info.requires_grad) recorder_->leaf_values[info.value.id] = b.slot;
+  if (b.meta.hooks > 0) recorder_->hooked[info.value.id] = b.slot;
+  bind(b, impl);
+  e.bindings.push_back(std::move(b));
+  return e.bindings.back().slot;
+}
+
+Tensor Cursor::new_handle(Slot s, const TensorImpl& prototype) {
+  auto h = std::make_shared<TensorImpl>(prototype);
+  h->cursor = this;
+  h->cursor_call = call_;
+  h->slot = s;
+  if (slot_impls_.size() <= static_cast<size_t>(s)) slot_impls_.resize(static_cast<size_t>(s) + 1);
+  return Tensor(std::move(h));
+}
+
+TensorImpl contiguous_prototype(const Type& t, bool requires_grad) {
+  TensorImpl p;
+  p.dtype = t.dtype;
+  for (const Dim& d : t.shape) p.shape.push_back(d.value());
+  p.strides = contiguous_strides(p.shape);
+  p.requires_grad = requires_grad;
+  p.is_leaf = !requires_grad;
+  return p;
+}
+
+std::vector<Tensor> Cursor::call_scalars(std::span<const Scalar> scalars) {
+  std::vector<Tensor> out;
+  for (const Scalar& s : scalars) {
+    SlotInfo info;
+    info.type = {s.is_int ? DType::i64 : DType::f64, {}};
+    info.value = recorder_->graph.add_input(info.type, InputKind::scalar, "");
+    recorder_->scalars.push_back(info.value);
+    out.push_back(new_handle(recorder_->add_slot(info), contiguous_prototype(info.type, false)));
+  }
+  return out;
+}
+
+Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
+  const Origin from = origin();
+  std::vector<Value> values;
+  bool grad = false;
+  for (const Tensor* t : in) {
+    const Slot s = slot_of(*t->impl());
+    KILN_ASSERT(s != kUnbound, "{}: operand {} is not an operand of the open event", def(o).name, describe(*t->impl()));
+    values.push_back(recorder_->read(s, from));
+    grad = grad || recorder_->wants_grad(values.back());
+  }
+  SlotInfo info;
+  info.value = recorder_->graph.add_node(o, values, attrs, from);
+  info.type = recorder_->graph.type(info.value);
+  grad = grad && state().grad_enabled && is_floating(info.type.dtype) && !def(o).constant_gradient;
+  info.requires_grad = grad;
+  recorder_->mark_grad(info.value, grad);
+  TensorImpl prototype = contiguous_prototype(info.type, grad);
+  if (def(o).view && in.size() == 1) {
+    const TensorImpl& source = *in[0]->impl();
+    const auto layout = def(o).view({source.dtype, nullptr, source.shape, source.strides}, attrs);
+    if (layout) {
+      const Slot s = slot_of(source);
+      const SlotInfo& from_slot = recorder_->slots[s];
+      info.base = from_slot.base == kAbsent ? s : from_slot.base;
+      info.chain = from_slot.chain;
+      info.chain.emplace_back(o, attrs);
+      info.version = recorder_->slots[info.base].version;
+      prototype.strides = layout->strides;
+      prototype.offset = source.offset + layout->offset;
+    }
+  }
+  return new_handle(recorder_->add_slot(std::move(info)), prototype);
+}
+
+void Cursor::assign(const Tensor& target, const Tensor& value) {
+  const Origin from = origin();
+  TensorImpl& t = *target.impl();
+  const Slot s = slot_of(t);
+  KILN_ASSERT(s != kUnbound, "in-place target {} is not an operand of the open event", describe(t));
+  KILN_CHECK(!(t.is_leaf && t.requires_grad && state().grad_enabled), invalid,
+             "in-place ({}): {} is a leaf that requires grad (write to it under no_grad, or to a copy of it)",
+             from.loc.str(), describe(t));
+  const Value source = recorder_->read(slot_of(*value.impl()), from);
+  const bool grad = recorder_->wants_grad(source) && state().grad_enabled;
+  // A value of its own, so that marking it says nothing about the source.
+  const Value v = recorder_->graph.add_node(op("reshape"), {&source, 1}, {recorder_->graph.type(source).shape}, from);
+  const bool leaf = recorder_->slots[s].leaf && recorder_->slots[s].requires_grad;
+  recorder_->mark_grad(v, grad || leaf);
+  if (leaf) recorder_->leaf_values[v.id] = s;
+  recorder_->write(s, v, from);
+  if (leaf || grad == t.requires_grad) return;
+  t.requires_grad = grad;
+  t.is_leaf = !grad;
+}
+
+void Cursor::end_call(std::span<const Tensor> results, bool failed) {
+  if (--depth_ > 0) return;
+  Event& e = *open_;
+  if (failed) {
+    for (const Binding& b : e.bindings) {
+      external_slots_.erase(externals_.back().get());
+      externals_.pop_back();
+      slot_impls_[static_cast<size_t>(b.slot)].reset();
+    }
+    scalars_.resize(scalars_.size() - e.scalar_count);
+    recorder_->rollback(*at_);
+    recorded_.pop_back();
+    open_ = nullptr;
+    if (recorded_.empty()) recorder_.reset();  // still on a recorded path: go on following
+    return;
+  }
+  for (const Tensor& r : results) {
+    EventResult result;
+    for (size_t i = 0; i < open_operands_.size(); ++i)
+      if (open_operands_[i] && open_operands_[i]->impl() == r.impl()) result.operand = static_cast<int>(i);
+    if (result.operand < 0) {
+      result.handle = r.impl();
+      result.prototype = std::make_shared<TensorImpl>(*r.impl());
+      handles_.push_back({&e, e.results.size(), nullptr});
+    }
+    e.results.push_back(std::move(result));
+  }
+  close_event();
+}
+
+void Cursor::set_leaf(const Tensor& t, bool on, SourceLoc loc) {
+  const Tensor* operands[] = {&t};
+  const int64_t ints[] = {on};
+  call_many("requires_grad_", loc, operands, ints, {}, [&](const std::vector<Tensor>&) {
+    const Slot s = slot_of(*t.impl());
+    SlotInfo info = recorder_->slots[s];
+    info.leaf = true;
+    info.requires_grad = on;
+    recorder_->mark_grad(info.value, on);
+    if (on) recorder_->leaf_values[info.value.id] = s;
+    recorder_->change(s, info);
+    return std::vector<Tensor>{t};
+  });
+  t.impl()->requires_grad = on;
+}
+
+void Cursor::note_hook(const Tensor& t, SourceLoc loc) {
+  const Tensor* operands[] = {&t};
+  call_many("register_hook", loc, operands, {}, {}, [&](const std::vector<Tensor>&) {
+    const Slot s = slot_of(*t.impl());
+    recorder_->hooked[recorder_->read(s, origin()).id] = s;
+    return std::vector<Tensor>{t};
+  });
+}
+
+}  // namespace kiln::detail

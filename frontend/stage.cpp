@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cutting stages out of a path: which nodes a run point needs, and what it must save for a later backward.
+#include "frontend/stage.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/autodiff.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// Copies the nodes that `wanted` needs, in order, stopping at values that memory already holds.
+class Extractor {
+ public:
+  Extractor(const Recorder& r, std::span<const Value> gradients) : r_(r), map_(static_cast<size_t>(r.graph.value_count())) {
+    for (size_t i = 0; i < r.external_inputs.size(); ++i) external_of_[r.external_inputs[i].id] = static_cast<int>(i);
+    for (size_t i = 0; i < r.scalars.size(); ++i) scalar_of_[r.scalars[i].id] = static_cast<int>(i);
+    for (size_t i = 0; i < gradients.size(); ++i) gradient_of_[gradients[i].id] = static_cast<int>(i);
+    for (const auto& [value, external] : r.in_memory) overwritten_.insert(external);
+    out_.graph.name = r.graph.name;
+    out_.graph.scopes = r.graph.scopes;
+  }
+
+  Extracted run(std::span<const Value> wanted) {
+    std::vector<bool> needed(map_.size(), false);
+    for (Value v : wanted) needed[static_cast<size_t>(v.id)] = true;
+    for (size_t i = r_.graph.nodes.size(); i-- > 0;) {
+      const Node& n = r_.graph.nodes[i];
+      if (!needed[static_cast<size_t>(n.out.id)] || held(n.out)) continue;
+      for (Value v : n.in) needed[static_cast<size_t>(v.id)] = true;
+    }
+    for (size_t id = 0; id < needed.size(); ++id) {
+      const Value v{static_cast<int32_t>(id)};
+      if (needed[id] && (held(v) || r_.graph.producer(v) < 0)) add_input(v);
+    }
+    for (const Node& n : r_.graph.nodes) {
+      if (!needed[static_cast<size_t>(n.out.id)] || held(n.out)) continue;
+      std::vector<Value> in;
+      for (Value v : n.in) in.push_back(map_[static_cast<size_t>(v.id)]);
+      map_[static_cast<size_t>(n.out.id)] = out_.graph.add_node(n.op, in, n.attrs, n.origin);
+    }
+    for (Value v : wanted) out_.graph.add_output(map_[static_cast<size_t>(v.id)]);
+    return std::move(out_);
+  }
+
+ private:
+  /// Computed by an earlier stage and still in memory.
+  bool held(Value v) const { return r_.exported.count(v.id) || r_.in_memory.count(v.id); }
+
+  void add_input(Value v) {
+    StageInput in;
+    InputKind kind = InputKind::captured;
+    std::string name;
+    if (const auto e = r_.exported.find(v.id); e != r_.exported.end()) {
+      in = {StageInput::From::carried, e->second};
+    } else if (const auto m = r_.in_memory.find(v.id); m != r_.in_memory.end()) {
+      in = {StageInput::From::external, m->second};
+    } else if (const auto s = scalar_of_.find(v.id); s != scalar_of_.end()) {
+      in = {StageInput::From::scalar, s->second};
+      kind = InputKind::scalar;
+    } else if (const auto g = gradient_of_.find(v.id); g != gradient_of_.end()) {
+      in = {StageInput::From::gradient, g->second};
+    } else {
+      const int external = external_of_.at(v.id);
+      KILN_CHECK(!overwritten_.count(external), unsupported,
+                 "backward: needs the value that {} had before it was changed in place (detach or clone it before)",
+                 r_.graph.type(v).str());
+      in = {StageInput::From::external, external};
+      for (const GraphInput& g : r_.graph.inputs) {
+        if (!(g.value == v)) continue;
+        kind = g.kind;
+        name = g.name;
+      }
+    }
+    map_[static_cast<size_t>(v.id)] = out_.graph.add_input(r_.graph.type(v), kind, name);
+    out_.inputs.push_back(in);
+    out_.input_values.push_back(v);
+  }
+
+  const Recorder& r_;
+  std::vector<Value> map_;
+  std::map<int, int> external_of_, scalar_of_, gradient_of_;
+  std::set<int> overwritten_;
+  Extracted out_;
+};
+
+}  // namespace
+
+Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<const Value> gradients) {
+  return Extractor(r, gradients).run(wanted);
+}
+
+OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
+  OuterGraph out;
+  out.graph = r.graph;
+  out.graph.outputs.clear();
+  std::vector<TapeEntry> tape;
+  std::vector<Origin> origins;
+  for (const Node& n : r.graph.nodes) {
+    tape.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
+    origins.push_back(n.origin);
+  }
+  GraphBuilder b(out.graph);
+  BackwardRequest request;
+  request.tape = tape;
+  request.needs_grad = [&](Value v) { return r.wants_grad(v); };
+  request.on_entry = [&](const TapeEntry& e) { b.origin = origins[static_cast<size_t>(&e - tape.data())]; };
+  for (Value root : roots) {
+    const Value g = out.graph.add_input(r.graph.type(root), InputKind::arg, "grad");
+    out.grad_inputs.push_back(g);
+    request.seeds.emplace_back(root, g);
+  }
+  for (const auto& [v, g] : differentiate(b, request)) {
+    const auto leaf = r.leaf_values.find(v.id);
+    const auto external = std::find(r.external_inputs.begin(), r.external_inputs.end(), v);
+    Slot slot = kAbsent;
+    if (leaf != r.leaf_values.end()) slot = leaf->second;
+    else if (external != r.external_inputs.end()) slot = r.externals[external - r.external_inputs.begin()];
+    if (slot == kAbsent) continue;
+    const auto known = std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
+    if (known == out.leaf_grads.end()) out.leaf_grads.emplace_back(slot, g);
+    else known->second = b.emit(op("add"), {known->second, g});
+  }
+  std::vector<bool> needed(static_cast<size_t>(out.graph.value_count()), false);
+  for (const auto& [slot, g] : out.leaf_grads) needed[static_cast<size_t>(g.id)] = true;
+  const int forward_values = r.graph.value_count();
+  std::set<int> read;
+  for (const auto& [slot, g] : out.leaf_grads)
+    if (g.id < forward_values) read.insert(g.id);
+  for (size_t i = out.graph.nodes.size(); i-- > r.graph.nodes.size();) {
+    const Node& n = out.graph.nodes[i];
+    if (!needed[static_cast<size_t>(n.out.id)]) continue;
+    for (Value v : n.in) {
+      needed[static_cast<size_t>(v.id)] = true;
+      if (v.id < forward_values) read.insert(v.id);
+    }
+  }
+  for (int id : read) out.saved.push_back({id});
+  return out;
+}
+
+}  // namespace kiln::detail

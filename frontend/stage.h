@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage: the part of a path between two run points, as a program. It knows values of the path by id; memory
+// comes from the cursor at every run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frontend/trace.h"
+#include "ir/interpret.h"
+
+namespace kiln::detail {
+
+/// How stages are built: what CompileOptions says.
+struct StageOptions {
+  bool reference = false;     ///< interpret instead of compiling
+  bool full_graph = false;
+  bool check_numerics = false;
+  bool check = false;         ///< compare compiled with reference op by op
+  int max_builds = 16;
+  int threads = 0;
+  bool frozen = false;
+  std::string name = "fn";
+  SourceLoc loc;
+  std::vector<Sizes> external_strides;  ///< of the path's externals (backward outside the callable)
+};
+
+/// Where a stage input comes from.
+struct StageInput {
+  enum class From : uint8_t { external, scalar, carried, gradient } from = From::external;
+  int index = 0;
+};
+/// Where a stage output goes.
+struct StageOutput {
+  int external = -1;          ///< written in place into this external, or
+  int carried = -1;           ///< memory of this carried buffer
+  Slot slot = kAbsent;        ///< the slot whose handle may offer its former memory (with carried)
+  DType dtype = DType::f32;
+  Sizes shape;
+};
+
+/// A compiled (or interpreted) graph over host memory.
+class Program {
+ public:
+  virtual ~Program() = default;
+  /// `inputs` in graph-input order. `outputs[i].ref` is where output i goes; outputs that alias an input
+  /// have that input's memory. Threads: may run concurrently.
+  virtual void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+};
+
+/// Builds a program for `g`, whose inputs have the given strides (elements). Fills in `record`.
+std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
+                                       const StageOptions& options, BuildRecord& record);
+
+/// Memory of a live slot after the stage ran: that of an external or of a carried buffer.
+struct LiveMemory {
+  Slot slot = kAbsent;
+  int external = -1, carried = -1;
+};
+
+class OuterBackward;
+
+struct Stage {
+  std::vector<StageInput> inputs;
+  std::vector<StageOutput> outputs;
+  std::vector<LiveMemory> live;
+  std::unique_ptr<Program> program;
+  std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated
+};
+
+/// The subgraph of `r.graph` that computes `wanted`, starting from externals, scalars and exported values.
+struct Extracted {
+  Graph graph;
+  std::vector<StageInput> inputs;
+  std::vector<Value> input_values;  ///< path value of each input
+};
+/// `gradients` are inputs that the caller gives (a backward outside the callable).
+Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<const Value> gradients = {});
+
+/// The speculated backward of live results: the path's graph with the derivative of `roots` appended.
+struct OuterGraph {
+  Graph graph;
+  std::vector<Value> grad_inputs;                   ///< gradient of each root
+  std::vector<std::pair<Slot, Value>> leaf_grads;   ///< external slots that receive a gradient
+  std::vector<Value> saved;                         ///< values of the path that the backward reads
+};
+OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots);
+
+}  // namespace kiln::detail

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/state.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "frontend/dispatch.h"
+
+namespace kiln {
+
+namespace detail {
+
+State& state() {
+  thread_local State s;
+  return s;
+}
+
+std::string State::scope_path() const {
+  std::string path;
+  for (const ScopeEntry& e : scopes) path += (path.empty() ? "" : "/") + std::string(e.name);
+  return path;
+}
+
+SourceLoc State::user_loc() const { return scopes.empty() ? SourceLoc() : scopes.back().loc; }
+
+Scope::Scope(const char* name, SourceLoc loc, bool module) {
+  std::vector<ScopeEntry>& scopes = state().scopes;
+  const bool inner = !module && !scopes.empty() && !scopes.back().module;
+  scopes.push_back({name, inner ? scopes.back().loc : loc, module});
+}
+Scope::~Scope() { state().scopes.pop_back(); }
+
+
+SuspendTrace::SuspendTrace() : saved_(state().cursor) { state().cursor = nullptr; }
+SuspendTrace::~SuspendTrace() { state().cursor = saved_; }
+
+Loc caller_loc() { return state().user_loc(); }
+
+bool tracing() { return state().cursor != nullptr; }
+
+namespace {
+struct Generator {
+  std::mutex mutex;
+  GeneratorState value;
+};
+Generator& generator() {
+  static Generator g;
+  return g;
+}
+}  // namespace
+
+GeneratorState next_random() {
+  std::lock_guard lock(generator().mutex);
+  GeneratorState s = generator().value;
+  ++generator().value.offset;
+  return s;
+}
+
+}  // namespace detail
+
+void manual_seed(uint64_t seed) { set_generator_state({seed, 0}); }
+
+GeneratorState generator_state() {
+  std::lock_guard lock(detail::generator().mutex);
+  return detail::generator().value;
+}
+
+void set_generator_state(GeneratorState s) {
+  std::lock_guard lock(detail::generator().mutex);
+  detail::generator().value = s;
+}
+
+NoGrad::NoGrad() : previous_(detail::state().grad_enabled) { detail::state().grad_enabled = false; }
+NoGrad::~NoGrad() { detail::state().grad_enabled = previous_; }
+bool grad_enabled() { return detail::state().grad_enabled; }
+
+}  // namespace kiln

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread-local state of the frontend, and the default generator.
+#pragma once
+
+#include <vector>
+
+#include "frontend/impl.h"
+#include "frontend/tensor.h"
+
+namespace kiln::detail {
+
+struct ScopeEntry {
+  const char* name;
+  SourceLoc loc;
+  bool module;
+};
+
+struct State {
+  Cursor* cursor = nullptr;  ///< following or recording; null: eager
+  bool grad_enabled = true;
+  std::vector<ScopeEntry> scopes;
+
+  /// "blocks/0/ln1/layer_norm": module path and composite.
+  std::string scope_path() const;
+  /// The innermost user line on the stack.
+  SourceLoc user_loc() const;
+};
+
+/// This thread's state, made on first use.
+State& state();
+
+/// Takes the next offset of the default generator; returns (seed, offset). Threads: any.
+GeneratorState next_random();
+
+/// Human text of an impl for errors: "f32[2,3] 'fc1.weight'".
+std::string describe(const TensorImpl& t);
+/// Throws: invalid, when `t` is undefined; `what` names the op and operand.
+const TensorImpl& checked(const Tensor& t, const char* what, Loc loc);
+
+/// Fresh contiguous tensor memory. Throws: device, when memory runs out.
+ImplPtr make_impl(DType dtype, Sizes shape);
+ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs);
+HostTensor host_of(const TensorImpl& t);
+/// Same data, layout and dtype without history.
+ImplPtr alias_without_history(const TensorImpl& t);
+
+/// The eager side of apply(): evaluates and records on the tape.
+Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs);
+void eager_assign(const Tensor& target, const Tensor& value);
+void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+
+/// Gives each leaf its gradient: sets or adds in place. Pairs are (leaf, gradient).
+void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads);
+
+/// Makes pending data real: runs the open trace up to here. No-op for materialised tensors.
+/// Throws: invalid, under full_graph, or when the value belongs to another thread or was dropped.
+void materialise(TensorImpl& t, const char* what, SourceLoc loc);
+
+}  // namespace kiln::detail

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor's metadata, creation from host data, reading, and autograd entry points. Arithmetic is in ops.cpp.
+#include "frontend/tensor.h"
+
+#include <cstring>
+
+#include "frontend/cursor.h"
+#include "frontend/dispatch.h"
+#include "frontend/state.h"
+
+namespace kiln {
+
+using detail::checked;
+using detail::ImplPtr;
+using detail::TensorImpl;
+
+void HookHandle::remove() {
+  if (!remove_ || !*remove_) return;
+  (*remove_)();
+  *remove_ = nullptr;
+}
+
+namespace {
+int64_t count_of(const Sizes& sizes, const char* what, Loc loc) {
+  int64_t n = 1;
+  for (int64_t d : sizes) {
+    const bool fits = d >= 0 && !__builtin_mul_overflow(n, d, &n);
+    KILN_CHECK(fits, invalid, "{} ({}): bad sizes [{}]", what, loc.str(), fmt::join(sizes, ","));
+  }
+  return n;
+}
+}  // namespace
+
+Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc) {
+  const int64_t n = count_of(sizes, "from_span", loc);
+  KILN_CHECK(static_cast<size_t>(n) == count, invalid, "from_span ({}): got {} values for sizes [{}], expected {}",
+             loc.str(), count, fmt::join(sizes, ","), n);
+  const ImplPtr t = detail::make_impl(dtype, std::move(sizes));
+  if (count > 0) std::memcpy(t->storage->data, data, count * dtype_size(dtype));
+  return Tensor(t);
+}
+
+Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides, std::function<void(void*)> deleter) {
+  count_of(sizes, "from_blob", {});
+  KILN_CHECK(strides.empty() || strides.size() == sizes.size(), invalid, "from_blob: got {} strides for {} sizes",
+             strides.size(), sizes.size());
+  auto t = std::make_shared<TensorImpl>();
+  t->dtype = dtype;
+  t->strides = strides.empty() ? contiguous_strides(sizes) : std::move(strides);
+  int64_t last = 0;
+  bool empty = false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    KILN_CHECK(t->strides[i] >= 0, invalid, "from_blob: negative stride {}", t->strides[i]);
+    empty = empty || sizes[i] == 0;
+    last += (sizes[i] - 1) * t->strides[i];
+  }
+  KILN_CHECK(data || empty, invalid, "from_blob: null data for sizes [{}]", fmt::join(sizes, ","));
+  t->shape = std::move(sizes);
+  t->storage = std::make_shared<detail::Storage>();
+  t->storage->data = static_cast<char*>(data);
+  t->storage->bytes = empty ? 0 : static_cast<size_t>(last + 1) * dtype_size(dtype);
+  if (deleter) t->storage->owner = std::shared_ptr<void>(data, std::move(deleter));
+  return Tensor(t);
+}
+
+DType Tensor::dtype() const { return checked(*this, "dtype", {}).dtype; }
+const Sizes& Tensor::sizes() const { return checked(*this, "sizes", {}).shape; }
+const Sizes& Tensor::strides() const { return checked(*this, "strides", {}).strides; }
+int64_t Tensor::dim() const { return static_cast<int64_t>(sizes().size()); }
+
+int64_t Tensor::size(int64_t dim, Loc loc) const {
+  const Sizes& s = checked(*this, "size", loc).shape;
+  const auto rank = static_cast<int64_t>(s.size());
+  KILN_CHECK(dim >= -rank && dim < rank, invalid, "size ({}): dim {} is out of range for {}", loc.str(), dim, type_str());
+  return s[static_cast<size_t>(dim < 0 ? dim + rank : dim)];
+}
+
+int64_t Tensor::numel() const {
+  int64_t n = 1;
+  for (int64_t d : sizes()) n *= d;
+  return n;
+}
+
+bool Tensor::is_contiguous() const {
+  const TensorImpl& t = checked(*this, "is_contiguous", {});
+  int64_t expected = 1;
+  for (size_t i = t.shape.size(); i-- > 0;) {
+    if (t.shape[i] == 0) return true;
+    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+    expected *= t.shape[i];
+  }
+  return true;
+}
+
+std::string Tensor::type_str() const { return defined() ? impl_->type().str() : "undefined"; }
+const std::string& Tensor::name() const { return checked(*this, "name", {}).name; }
+void Tensor::set_name(std::string name) {
+  checked(*this, "set_name", {});
+  impl_->name = std::move(name);
+}
+
+double Tensor::item_double(Loc loc) const {
+  checked(*this, "item", loc);
+  KILN_CHECK(numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), type_str());
+  detail::materialise(*impl_, "item", loc);
+  const TensorRef r = impl_->ref();
+  return dispatch(r.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return static_cast<double>(static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(*static_cast<T*>(r.data)));
+  });
+}
+
+void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
+  checked(*this, "to_vector", loc);
+  KILN_CHECK(dtype == impl_->dtype, invalid, "to_vector ({}): asked for {}, the tensor is {} (cast it with to())",
+             loc.str(), dtype_name(dtype), type_str());
+  detail::materialise(*impl_, "to_vector", loc);
+  copy_elements(impl_->ref(), {dtype, out, impl_->shape, contiguous_strides(impl_->shape)});
+}
+
+void* Tensor::data_checked(DType dtype, Loc loc) const {
+  checked(*this, "data_ptr", loc);
+  KILN_CHECK(dtype == impl_->dtype, invalid, "data_ptr ({}): asked for {}, the tensor is {}", loc.str(),
+             dtype_name(dtype), type_str());
+  detail::materialise(*impl_, "data_ptr", loc);
+  return impl_->ref().data;
+}
+
+Tensor::operator bool() const { return item<double>() != 0; }
+
+bool Tensor::requires_grad() const { return checked(*this, "requires_grad", {}).requires_grad; }
+bool Tensor::is_leaf() const { return checked(*this, "is_leaf", {}).is_leaf; }
+
+Tensor Tensor::grad() const { return Tensor(checked(*this, "grad", {}).grad); }
+
+void Tensor::set_grad(const Tensor& g, Loc loc) {
+  checked(*this, "set_grad", loc);
+  if (g.defined())
+    KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype(), invalid, "set_grad ({}): got {}, expected {}", loc.str(),
+               g.type_str(), type_str());
+  impl_->grad = g.impl_;
+}
+
+Tensor& Tensor::requires_grad_(bool on, Loc loc) {
+  checked(*this, "requires_grad_", loc);
+  KILN_CHECK(!on || is_floating(impl_->dtype), invalid, "requires_grad_ ({}): only floating tensors have gradients, got {}",
+             loc.str(), type_str());
+  KILN_CHECK(impl_->is_leaf, invalid, "requires_grad_ ({}): {} is not a leaf (use detach())", loc.str(), type_str());
+  if (detail::Cursor* c = detail::state().cursor; c && impl_->cursor_call != 0) c->set_leaf(*this, on, loc);
+  else impl_->requires_grad = on;
+  return *this;
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const {
+  checked(*this, "backward", loc);
+  KILN_CHECK(impl_->requires_grad, invalid, "backward ({}): {} does not require grad", loc.str(),
+             detail::describe(*impl_));
+  KILN_CHECK(gradient.defined() || numel() == 1, invalid,
+             "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), type_str());
+  KILN_CHECK(!gradient.defined() || (gradient.sizes() == sizes() && gradient.dtype() == dtype()), invalid,
+             "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(), type_str());
+  detail::Cursor* c = detail::state().cursor;
+  if (c && c->owns(*impl_)) return c->backward(*this, gradient, retain_graph, loc);
+  detail::SuspendTrace eager;
+  detail::eager_backward(*this, gradient, retain_graph, loc);
+}
+
+HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc) {
+  checked(*this, "register_hook", loc);
+  KILN_CHECK(impl_->requires_grad, invalid, "register_hook ({}): {} does not require grad", loc.str(), type_str());
+  if (detail::Cursor* c = detail::state().cursor) c->note_hook(*this, loc);
+  static std::atomic<uint64_t> next_id{1};
+  const uint64_t id = next_id++;
+  if (!impl_->hooks) impl_->hooks = std::make_shared<detail::HookList>();
+  if (impl_->grad_fn) impl_->grad_fn->hooks = impl_->hooks;
+  impl_->hooks->push_back({id, std::move(hook)});
+  return HookHandle([list = std::weak_ptr(impl_->hooks), id] {
+    if (const auto hooks = list.lock()) std::erase_if(*hooks, [id](const detail::HookEntry& h) { return h.id == id; });
+  });
+}
+
+}  // namespace kiln

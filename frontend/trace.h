@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trie of traces. An Event is one thing the callable did to tensors; a path from the root to an `end` event
+// is one trace. Events are immutable once attached to the trie, so cursors on several threads may follow at once;
+// only the trie's primary cursor touches the reusable handles.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "frontend/impl.h"
+#include "frontend/tensor.h"
+#include "ir/graph.h"
+
+namespace kiln::detail {
+
+using Slot = int32_t;
+inline constexpr Slot kAbsent = -1;  ///< an undefined operand
+
+struct Stage;
+struct Recorder;
+
+/// What an external tensor is compared by: metadata, never identity or value.
+struct ExternalMeta {
+  DType dtype = DType::f32;
+  Sizes shape, strides;
+  bool requires_grad = false, is_leaf = true;
+  uint32_t hooks = 0;
+  Slot alias_of = kAbsent;    ///< earliest external slot with the same storage
+  int64_t alias_offset = 0;   ///< this offset minus that one's, in elements
+  bool operator==(const ExternalMeta&) const = default;
+};
+
+/// An external tensor first used by an event, bound to the next external slot.
+struct Binding {
+  Slot slot = kAbsent;
+  int operand = -1;
+  ExternalMeta meta;
+};
+
+enum class EventKind : uint8_t {
+  root,
+  call,
+  backward,      ///< operands: root and seed gradient
+  hook,          ///< operands: the hooked slot; result: the gradient given to the hook
+  hook_end,      ///< operands: what the hook returned
+  backward_end,  ///< operands: (leaf, its former gradient) pairs; results: the new gradients
+  host_read,
+  end,
+};
+
+/// A result of an event: a new handle, or one of its operands returned again.
+struct EventResult {
+  int operand = -1;     ///< >= 0: the operand itself
+  ImplPtr prototype;    ///< metadata of a new handle; immutable, never handed out
+  ImplPtr handle;       ///< reusable handle; touched by the primary cursor alone
+};
+
+struct Event {
+  EventKind kind = EventKind::root;
+  const char* name = "";
+  SourceLoc loc;
+  bool grad_enabled = true;
+  uint32_t scalar_kinds = 0;        ///< bit i: scalar i is an integer
+  uint32_t scalar_count = 0;
+  std::vector<Slot> operands;
+  std::vector<int64_t> ints;
+  std::vector<Binding> bindings;
+  std::vector<EventResult> results;
+  std::vector<Slot> live;           ///< host_read and end: slots that somebody else holds
+  std::shared_ptr<Stage> stage;     ///< host_read and end
+  std::shared_ptr<const Recorder> recorder;  ///< state of the path just after this event; host_read and end
+
+  // Marks for rolling a recorder back to just after this event.
+  int value_count = 0, slot_count = 0;
+  size_t journal_size = 0;
+
+  Event* parent = nullptr;
+  std::atomic<Event*> first_child{nullptr};
+  Event* next_sibling = nullptr;    ///< set before attaching
+};
+
+/// What is known of one slot (a tensor handle of the path) at the current point.
+struct SlotInfo {
+  Value value;                      ///< its current contents
+  Type type;
+  bool leaf = false, requires_grad = false;
+  int external = -1;                ///< index of the external, or -1
+  bool written = false;             ///< external whose contents changed
+  Slot base = kAbsent;              ///< views: the slot whose memory this one shows
+  std::vector<std::pair<Op, Attrs>> chain;  ///< view ops from the base
+  uint32_t version = 0;             ///< bases: writes so far; views: base version `value` was derived from
+};
+
+/// The state of a path being recorded. Copyable, and can be rolled back to any event of the path.
+struct Recorder {
+  Graph graph;
+  std::vector<SlotInfo> slots;
+  std::vector<std::pair<Slot, SlotInfo>> journal;  ///< old contents of changed slots
+  std::vector<Slot> externals;                     ///< slot of each external, in binding order
+  std::vector<Value> external_inputs;              ///< graph input of each external
+  std::vector<Value> scalars;                      ///< graph input of each run-time scalar
+  std::vector<bool> value_grad;                    ///< per value: a gradient flows through it
+  std::map<int, Slot> leaf_values;                 ///< value id -> leaf slot whose contents it is (or was)
+  std::map<int, Slot> hooked;                      ///< value id -> slot whose hooks see its gradient
+  std::map<int, int> exported;                     ///< value id -> carried buffer, after a host read
+  std::map<int, Slot> export_owner;                ///< carried buffer -> slot whose handles show it
+  std::map<int, int> in_memory;                    ///< value id -> external that holds it now
+  int carried_count = 0;
+
+  Slot add_slot(SlotInfo info);
+  void change(Slot s, SlotInfo info);
+  void rollback(const Event& e);
+
+  /// The current contents of `s`, re-derived from its base if that was written.
+  Value read(Slot s, const Origin& origin);
+  /// Makes `v` the contents of `s`, writing through to its base.
+  void write(Slot s, Value v, const Origin& origin);
+  void mark_grad(Value v, bool on);
+  bool wants_grad(Value v) const { return v.id < static_cast<int>(value_grad.size()) && value_grad[v.id]; }
+};
+
+/// Counters and the log of builds of one compiled callable.
+struct BuildRecord {
+  std::string reason;
+  double seconds = 0;
+  int kernels = 0, nodes = 0, compiled = 0;
+  int64_t arena_bytes = 0;
+  bool from_cache = false;
+};
+
+}  // namespace kiln::detail
