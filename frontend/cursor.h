@@ -109,8 +109,8 @@ class Cursor {
   void run_stage(Event& e);
   void attach();
   const ImplPtr& handle_of(const Followed& f) const;
-  std::vector<Value> choose_outputs(Event& e, Stage& stage);
-  void build(Event& e, Stage& stage, const std::vector<Value>& wanted);
+  std::vector<Value> choose_outputs(const Event& e, Stage& stage);
+  void build(Stage& stage, const std::vector<Value>& wanted);
   void attach_boundaries(const Stage& stage);
 
   Trie& trie_;

@@ -42,7 +42,7 @@ bool owns_export(const Recorder& r, Slot root, int carried) {
 }  // namespace
 
 /// Decides what the stage writes: live memory, changed externals, and what a later backward reads.
-std::vector<Value> Cursor::choose_outputs(Event& e, Stage& stage) {
+std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
   Recorder& r = *recorder_;
   std::vector<Value> wanted;
   std::vector<Slot> roots;
@@ -89,7 +89,7 @@ std::vector<Value> Cursor::choose_outputs(Event& e, Stage& stage) {
   return wanted;
 }
 
-void Cursor::build(Event& e, Stage& stage, const std::vector<Value>& wanted) {
+void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   Recorder& r = *recorder_;
   // Held values must be computed, not read, where this stage makes them.
   Recorder before = r;
@@ -134,7 +134,7 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   e.operands = {read};
   auto stage = std::make_shared<Stage>();
   const std::vector<Value> wanted = choose_outputs(e, *stage);
-  build(e, *stage, wanted);
+  build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);
   std::vector<Slot> roots;
@@ -159,6 +159,7 @@ void Cursor::run_stage(Event& e) {
       case StageInput::From::external: inputs.push_back(host_of(*externals_[i])); break;
       case StageInput::From::carried: inputs.push_back(host_of(*carried_[i])); break;
       case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars_[i], {}, {}}, nullptr}); break;
+      case StageInput::From::gradient: KILN_ASSERT(false, "a stage of a call has no gradient inputs");
     }
   }
   for (const StageOutput& o : stage.outputs) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared pieces of the op bodies: promotion, broadcasting, dim normalisation. Bodies only, never events.
+#pragma once
+
+#include <vector>
+
+#include "frontend/dispatch.h"
+#include "frontend/ops.h"
+
+namespace kiln::detail {
+
+/// Throws: invalid, when out of range. `rank` 0 counts as 1 for the reductions of scalars.
+int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc);
+/// Sorted, distinct, non-negative; all dims when empty.
+Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc);
+
+/// Result shape of right-aligned broadcasting. Throws: invalid, with both types.
+Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc);
+/// torch.result_type of two tensors: a 0-d tensor only raises the category.
+DType result_type(const Tensor& a, const Tensor& b);
+
+// Primitives with the identity case removed.
+Tensor cast_to(const Tensor& x, DType dtype);
+Tensor expand_to(const Tensor& x, const Sizes& sizes);
+Tensor reshape_to(const Tensor& x, const Sizes& sizes);
+Tensor unary(Op o, const Tensor& x);
+/// Operands are cast to a common dtype and broadcast, then `o`.
+Tensor binary(Op o, const Tensor& a, const Tensor& b, Loc loc = {});
+Tensor constant_like(const Tensor& x, double value);
+Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim);
+/// The 0-d tensor of a run-time number in the dtype that an op with `like` gives it.
+Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);
+
+/// Checks one operand: defined. Throws: invalid.
+void require(const Tensor& x, const char* name, Loc loc);
+void require_floating(const Tensor& x, const char* name, Loc loc);
+
+}  // namespace kiln::detail

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise functions and reductions.
+#include <algorithm>
+#include <cmath>
+
+#include "frontend/ops_detail.h"
+#include "frontend/state.h"
+
+namespace kiln {
+
+using namespace detail;  // NOLINT: the bodies are written in its vocabulary
+
+namespace detail {
+
+int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc) {
+  const int64_t n = std::max<int64_t>(rank, 1);
+  KILN_CHECK(dim >= -n && dim < n, invalid, "{} ({}): dim {} is out of range; expected {} to {}", name, loc.str(), dim,
+             -n, n - 1);
+  return dim < 0 ? dim + n : dim;
+}
+
+Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
+  Sizes out;
+  for (int64_t d : dims) out.push_back(wrap_dim(d, rank, name, loc));
+  if (dims.empty())
+    for (int64_t d = 0; d < rank; ++d) out.push_back(d);
+  std::sort(out.begin(), out.end());
+  KILN_CHECK(std::adjacent_find(out.begin(), out.end()) == out.end(), invalid, "{} ({}): a dim is given twice in [{}]",
+             name, loc.str(), fmt::join(dims, ","));
+  if (rank == 0) out.clear();
+  return out;
+}
+
+Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc) {
+  const Sizes &x = a.sizes(), &y = b.sizes();
+  Sizes out(std::max(x.size(), y.size()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t p = i < x.size() ? x[x.size() - 1 - i] : 1, q = i < y.size() ? y[y.size() - 1 - i] : 1;
+    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "{} ({}): shapes do not broadcast; got {} and {}", name, loc.str(),
+               a.type_str(), b.type_str());
+    out[out.size() - 1 - i] = p == 1 ? q : p;
+  }
+  return out;
+}
+
+namespace {
+int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
+}  // namespace
+
+DType result_type(const Tensor& a, const Tensor& b) {
+  const DType x = a.dtype(), y = b.dtype();
+  if (a.dim() == 0 && b.dim() > 0 && category(x) <= category(y)) return y;
+  if (b.dim() == 0 && a.dim() > 0 && category(y) <= category(x)) return x;
+  return promote_types(x, y);
+}
+
+Tensor cast_to(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : apply(op("cast"), {&x}, {dtype}); }
+
+Tensor expand_to(const Tensor& x, const Sizes& sizes) {
+  return x.sizes() == sizes ? x : apply(op("expand"), {&x}, {Shape(sizes.begin(), sizes.end())});
+}
+
+Tensor reshape_to(const Tensor& x, const Sizes& sizes) {
+  return x.sizes() == sizes ? x : apply(op("reshape"), {&x}, {Shape(sizes.begin(), sizes.end())});
+}
+
+Tensor unary(Op o, const Tensor& x) { return apply(o, {&x}); }
+
+Tensor binary(Op o, const Tensor& a, const Tensor& b, Loc loc) {
+  const char* name = kOpNames[o.id].data();
+  const Sizes shape = broadcast_shapes(a, b, name, loc);
+  const DType dtype = result_type(a, b);
+  const Tensor x = expand_to(cast_to(a, dtype), shape), y = expand_to(cast_to(b, dtype), shape);
+  return apply(o, {&x, &y});
+}
+
+Tensor constant_like(const Tensor& x, double value) {
+  return apply(op("constant"), std::initializer_list<const Tensor*>{},
+               {value, x.dtype(), Shape(x.sizes().begin(), x.sizes().end())});
+}
+
+Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim) {
+  const Tensor r = dims.empty() ? x : apply(o, {&x}, {dims});
+  if (!keepdim) return r;
+  Sizes kept = x.sizes();
+  for (int64_t d : dims) kept[static_cast<size_t>(d)] = 1;
+  return reshape_to(r, kept);
+}
+
+Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like) {
+  DType t = like.dtype();
+  if (!is_int && !is_floating(t)) t = DType::f32;
+  if (is_int && t == DType::boolean) t = DType::i64;
+  return cast_to(scalar, t);
+}
+
+void require(const Tensor& x, const char* name, Loc loc) { checked(x, name, loc); }
+
+void require_floating(const Tensor& x, const char* name, Loc loc) {
+  checked(x, name, loc);
+  KILN_CHECK(is_floating(x.dtype()), invalid, "{} ({}): expected a floating dtype, got {}", name, loc.str(), x.type_str());
+}
+
+}  // namespace detail
+
+namespace {
+
+Tensor unary_call(Op o, const Tensor& x, Loc loc, bool to_float) {
+  const char* name = kOpNames[o.id].data();
+  require(x, name, loc);
+  return call(name, loc, {&x}, {}, {}, [&](const auto&) {
+    return unary(o, to_float && !is_floating(x.dtype()) ? cast_to(x, DType::f32) : x);
+  });
+}
+
+/// `body(a, b)` on tensors, where a number has become a 0-d tensor.
+template <typename Body>
+Tensor binary_call(const char* name, const Operand& a, const Operand& b, Body&& body) {
+  if (a.tensor && b.tensor) {
+    require(*a.tensor, name, a.loc);
+    require(*b.tensor, name, b.loc);
+    return call(name, a.loc, {a.tensor, b.tensor}, {}, {}, [&](const auto&) { return body(*a.tensor, *b.tensor); });
+  }
+  KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
+  const Operand& tensor = a.tensor ? a : b;
+  const Operand& number = a.tensor ? b : a;
+  require(*tensor.tensor, name, tensor.loc);
+  return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar}, [&](const std::vector<Tensor>& s) {
+    const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
+    return a.tensor ? body(*tensor.tensor, n) : body(n, *tensor.tensor);
+  });
+}
+
+Tensor binary_op(Op o, const Operand& a, const Operand& b) {
+  return binary_call(kOpNames[o.id].data(), a, b, [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
+}
+
+Tensor as_bool(const Tensor& x) {
+  const Tensor zero = constant_like(x, 0);
+  return x.dtype() == DType::boolean ? x : apply(op("ne"), {&x, &zero});
+}
+
+Tensor logical_op(Op o, const Operand& a, const Operand& b) {
+  return binary_call(kOpNames[o.id].data(), a, b,
+                     [&](const Tensor& x, const Tensor& y) { return binary(o, as_bool(x), as_bool(y), a.loc); });
+}
+
+}  // namespace
+
+Tensor neg(const Tensor& x, Loc loc) { return unary_call(op("neg"), x, loc, false); }
+Tensor abs(const Tensor& x, Loc loc) { return unary_call(op("abs"), x, loc, false); }
+Tensor sign(const Tensor& x, Loc loc) { return unary_call(op("sign"), x, loc, false); }
+Tensor exp(const Tensor& x, Loc loc) { return unary_call(op("exp"), x, loc, true); }
+Tensor exp2(const Tensor& x, Loc loc) { return unary_call(op("exp2"), x, loc, true); }
+Tensor expm1(const Tensor& x, Loc loc) { return unary_call(op("expm1"), x, loc, true); }
+Tensor log(const Tensor& x, Loc loc) { return unary_call(op("log"), x, loc, true); }
+Tensor log1p(const Tensor& x, Loc loc) { return unary_call(op("log1p"), x, loc, true); }
+Tensor log2(const Tensor& x, Loc loc) { return unary_call(op("log2"), x, loc, true); }
+Tensor log10(const Tensor& x, Loc loc) {
+  require(x, "log10", loc);
+  return call("log10", loc, {&x}, {}, {}, [&](const auto&) {
+    const Tensor y = unary(op("log"), is_floating(x.dtype()) ? x : cast_to(x, DType::f32));
+    return binary(op("mul"), y, constant_like(y, 1 / M_LN10));
+  });
+}
+Tensor sqrt(const Tensor& x, Loc loc) { return unary_call(op("sqrt"), x, loc, true); }
+Tensor rsqrt(const Tensor& x, Loc loc) { return unary_call(op("rsqrt"), x, loc, true); }
+Tensor reciprocal(const Tensor& x, Loc loc) { return unary_call(op("reciprocal"), x, loc, true); }
+Tensor sin(const Tensor& x, Loc loc) { return unary_call(op("sin"), x, loc, true); }
+Tensor cos(const Tensor& x, Loc loc) { return unary_call(op("cos"), x, loc, true); }
+Tensor tan(const Tensor& x, Loc loc) { return unary_call(op("tan"), x, loc, true); }
+Tensor asin(const Tensor& x, Loc loc) { return unary_call(op("asin"), x, loc, true); }
+Tensor acos(const Tensor& x, Loc loc) { return unary_call(op("acos"), x, loc, true); }
+Tensor atan(const Tensor& x, Loc loc) { return unary_call(op("atan"), x, loc, true); }
+Tensor sinh(const Tensor& x, Loc loc) { return unary_call(op("sinh"), x, loc, true); }
+Tensor cosh(const Tensor& x, Loc loc) { return unary_call(op("cosh"), x, loc, true); }
+Tensor tanh(const Tensor& x, Loc loc) { return unary_call(op("tanh"), x, loc, true); }
+Tensor sigmoid(const Tensor& x, Loc loc) { return unary_call(op("sigmoid"), x, loc, true); }
+Tensor erf(const Tensor& x, Loc loc) { return unary_call(op("erf"), x, loc, true); }
+Tensor erfc(const Tensor& x, Loc loc) { return unary_call(op("erfc"), x, loc, true); }
+Tensor floor(const Tensor& x, Loc loc) { return unary_call(op("floor"), x, loc, false); }
+Tensor ceil(const Tensor& x, Loc loc) { return unary_call(op("ceil"), x, loc, false); }
+Tensor round(const Tensor& x, Loc loc) { return unary_call(op("round"), x, loc, false); }
+Tensor trunc(const Tensor& x, Loc loc) { return unary_call(op("trunc"), x, loc, false); }
+Tensor isnan(const Tensor& x, Loc loc) { return unary_call(op("isnan"), x, loc, false); }
+
+Tensor square(const Tensor& x, Loc loc) {
+  require(x, "square", loc);
+  return call("square", loc, {&x}, {}, {}, [&](const auto&) { return binary(op("mul"), x, x, loc); });
+}
+
+Tensor logical_not(const Tensor& x, Loc loc) {
+  require(x, "logical_not", loc);
+  return call("logical_not", loc, {&x}, {}, {}, [&](const auto&) { return unary(op("logical_not"), as_bool(x)); });
+}
+
+Tensor add(const Operand& a, const Operand& b) { return binary_op(op("add"), a, b); }
+Tensor sub(const Operand& a, const Operand& b) { return binary_op(op("sub"), a, b); }
+Tensor mul(const Operand& a, const Operand& b) { return binary_op(op("mul"), a, b); }
+Tensor pow(const Operand& a, const Operand& b) { return binary_op(op("pow"), a, b); }
+Tensor maximum(const Operand& a, const Operand& b) { return binary_op(op("maximum"), a, b); }
+Tensor minimum(const Operand& a, const Operand& b) { return binary_op(op("minimum"), a, b); }
+Tensor fmod(const Operand& a, const Operand& b) { return binary_op(op("fmod"), a, b); }
+Tensor remainder(const Operand& a, const Operand& b) { return binary_op(op("remainder"), a, b); }
+Tensor floor_divide(const Operand& a, const Operand& b) { return binary_op(op("floor_divide"), a, b); }
+Tensor atan2(const Operand& a, const Operand& b) { return binary_op(op("atan2"), a, b); }
+Tensor eq(const Operand& a, const Operand& b) { return binary_op(op("eq"), a, b); }
+Tensor ne(const Operand& a, const Operand& b) { return binary_op(op("ne"), a, b); }
+Tensor lt(const Operand& a, const Operand& b) { return binary_op(op("lt"), a, b); }
+Tensor le(const Operand& a, const Operand& b) { return binary_op(op("le"), a, b); }
+Tensor gt(const Operand& a, const Operand& b) { return binary_op(op("gt"), a, b); }
+Tensor ge(const Operand& a, const Operand& b) { return binary_op(op("ge"), a, b); }
+Tensor logical_and(const Operand& a, const Operand& b) { return logical_op(op("logical_and"), a, b); }
+Tensor logical_or(const Operand& a, const Operand& b) { return logical_op(op("logical_or"), a, b); }
+Tensor logical_xor(const Operand& a, const Operand& b) { return logical_op(op("logical_xor"), a, b); }
+
+Tensor div(const Operand& a, const Operand& b) {
+  return binary_call("div", a, b, [&](const Tensor& x, const Tensor& y) {
+    const bool integers = !is_floating(result_type(x, y));
+    return binary(op("div"), integers ? cast_to(x, DType::f32) : x, integers ? cast_to(y, DType::f32) : y, a.loc);
+  });
+}
+
+Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
+Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }
+Tensor operator*(const Operand& a, const Operand& b) { return mul(a, b); }
+Tensor operator/(const Operand& a, const Operand& b) { return div(a, b); }
+Tensor operator-(const Tensor& a) { return neg(a, {}); }
+
+Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  require(condition, "where", a.loc);
+  KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool", a.loc.str(),
+             condition.type_str());
+  const Tensor* operands[] = {&condition, a.tensor, b.tensor};
+  std::vector<Scalar> scalars;
+  if (!a.tensor) scalars.push_back(a.scalar);
+  if (!b.tensor) scalars.push_back(b.scalar);
+  return call_many("where", a.loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
+           Tensor x = a.tensor ? *a.tensor : s[0], y = b.tensor ? *b.tensor : s.back();
+           if (!a.tensor && b.tensor) x = scalar_for(x, a.scalar.is_int, y);
+           if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
+           if (!a.tensor && !b.tensor) x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
+           const DType dtype = result_type(x, y);
+           Sizes shape = broadcast_shapes(x, y, "where", a.loc);
+           shape = broadcast_shapes(condition, expand_to(x, shape), "where", a.loc);
+           const Tensor c = expand_to(condition, shape);
+           x = expand_to(cast_to(x, dtype), shape);
+           y = expand_to(cast_to(y, dtype), shape);
+           return std::vector<Tensor>{apply(op("where"), {&c, &x, &y})};
+         })[0];
+}
+
+Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
+  require(x, "clamp", loc);
+  std::vector<Scalar> scalars;
+  if (lo) scalars.emplace_back(*lo);
+  if (hi) scalars.emplace_back(*hi);
+  const Tensor* operands[] = {&x};
+  const int64_t ints[] = {lo.has_value(), hi.has_value()};
+  return call_many("clamp", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+    Tensor y = x;
+    // The gradient passes where lo <= x <= hi, ends included; min and max would split it at ties.
+    const DType t = x.dtype();
+    if (lo) {
+      const Tensor bound = expand_to(cast_to(s[0], t), x.sizes()), below = apply(op("lt"), {&y, &bound});
+      y = apply(op("where"), {&below, &bound, &y});
+    }
+    if (hi) {
+      const Tensor bound = expand_to(cast_to(s.back(), t), x.sizes()), above = apply(op("gt"), {&y, &bound});
+      y = apply(op("where"), {&above, &bound, &y});
+    }
+    return std::vector<Tensor>{y};
+  })[0];
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
+  return where(mask, Operand(value, loc), Operand(x, loc));
+}
+
+namespace {
+template <typename Body>
+Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc, Body&& body) {
+  require(x, name, loc);
+  const Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
+  Sizes ints = wrapped;
+  ints.push_back(keepdim);
+  ints.push_back(extra);
+  const Tensor* operands[] = {&x};
+  return call_many(name, loc, operands, ints, {},
+                   [&](const auto&) { return std::vector<Tensor>{body(wrapped)}; })[0];
+}
+
+int64_t count(const Tensor& x, const Sizes& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= x.size(d);
+  return n;
+}
+
+Tensor mean_body(const Tensor& x, const Sizes& dims, bool keepdim) {
+  const Tensor s = reduce(op("sum"), x, dims, keepdim);
+  return binary(op("div"), s, constant_like(s, static_cast<double>(count(x, dims))));
+}
+}  // namespace
+
+Tensor sum(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  return reduce_call("sum", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
+    return reduce(op("sum"), is_floating(x.dtype()) ? x : cast_to(x, DType::i64), d, keepdim);
+  });
+}
+
+Tensor prod(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  return reduce_call("prod", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
+    return reduce(op("prod"), is_floating(x.dtype()) ? x : cast_to(x, DType::i64), d, keepdim);
+  });
+}
+
+Tensor mean(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  require_floating(x, "mean", loc);
+  return reduce_call("mean", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return mean_body(x, d, keepdim); });
+}
+
+Tensor amax(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  return reduce_call("amax", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return reduce(op("amax"), x, d, keepdim); });
+}
+
+Tensor amin(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  return reduce_call("amin", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return reduce(op("amin"), x, d, keepdim); });
+}
+
+Tensor var(const Tensor& x, Sizes dims, int64_t correction, bool keepdim, Loc loc) {
+  require_floating(x, "var", loc);
+  return reduce_call("var", x, dims, keepdim, correction, loc, [&](const Sizes& d) {
+    const Tensor centred = binary(op("sub"), x, mean_body(x, d, true));
+    const Tensor s = reduce(op("sum"), binary(op("mul"), centred, centred), d, keepdim);
+    const auto n = static_cast<double>(std::max<int64_t>(0, count(x, d) - correction));
+    return binary(op("div"), s, constant_like(s, n));
+  });
+}
+
+namespace {
+Tensor place_call(Op o, const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
+  return reduce_call(kOpNames[o.id].data(), x, {dim}, keepdim, 0, loc, [&](const Sizes& d) {
+    if (d.empty()) return constant_like(cast_to(x, DType::i64), 0);
+    const Tensor r = apply(o, {&x}, {d});
+    Sizes kept = x.sizes();
+    kept[static_cast<size_t>(d[0])] = 1;
+    return keepdim ? reshape_to(r, kept) : r;
+  });
+}
+
+Tensor truth_call(const char* name, Op o, const Tensor& x, Loc loc) {
+  return reduce_call(name, x, {}, false, 0, loc, [&](const Sizes& d) {
+    if (x.numel() == 0) return cast_to(reduce(op("sum"), cast_to(x, DType::i64), d, false), DType::boolean);
+    return reduce(o, as_bool(x), d, false);
+  });
+}
+}  // namespace
+
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim, Loc loc) { return place_call(op("argmax"), x, dim, keepdim, loc); }
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim, Loc loc) { return place_call(op("argmin"), x, dim, keepdim, loc); }
+Tensor any(const Tensor& x, Loc loc) { return truth_call("any", op("amax"), x, loc); }
+
+Tensor all(const Tensor& x, Loc loc) {
+  return call("all", loc, {&x}, {}, {}, [&](const auto&) {
+    return logical_not(any(logical_not(x, loc), loc), loc);
+  });
+}
+
+Tensor logsumexp(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
+  require_floating(x, "logsumexp", loc);
+  return reduce_call("logsumexp", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
+    const Tensor top = reduce(op("amax"), x, d, true).detach(loc);
+    const Tensor finite = where(eq(abs(top, loc), Operand(static_cast<double>(INFINITY), loc)), Operand(0.0, loc), Operand(top, loc));
+    const Tensor shifted = binary(op("sub"), x, finite);
+    const Tensor s = unary(op("log"), reduce(op("sum"), unary(op("exp"), shifted), d, keepdim));
+    return binary(op("add"), s, reshape_to(finite, s.sizes()));
+  });
+}
+
+}  // namespace kiln
