@@ -43,7 +43,14 @@ std::string Cursor::divergence(const std::string& what, SourceLoc loc) const {
 }
 
 void Cursor::start_recording(const std::string& what, SourceLoc loc) {
-  if (reason_.empty()) reason_ = divergence(what, loc);
+  if (reason_.empty()) {
+    reason_ = divergence(what, loc);
+    std::lock_guard lock(trie_.mutex);
+    KILN_CHECK(static_cast<int>(trie_.builds.size()) < trie_.options.max_builds, invalid,
+               "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep the branch on the host out "
+               "of the callable, capture both sides with cond, or raise max_builds)",
+               trie_.options.name, trie_.builds.size(), reason_);
+  }
   recorder_ = std::make_unique<Recorder>();
   const Event* known = recorded_below(at_);
   if (!known) return;

@@ -28,12 +28,13 @@ Value scatter_view(GraphBuilder& b, Op o, const Attrs& attrs, Value before, Valu
     const auto& starts = std::get<Shape>(attrs[0]);
     const auto& steps = std::get<std::vector<int64_t>>(attrs[2]);
     const Type ut = b.type(update);
-    std::vector<int64_t> low, high, interior;
+    Shape low, high;
+    std::vector<int64_t> interior;
     for (size_t i = 0; i < steps.size(); ++i) {
       const int64_t n = ut.shape[i].value(), size = t.shape[i].value(), start = starts[i].value();
-      low.push_back(n ? start : 0);
+      low.emplace_back(n ? start : 0);
       interior.push_back(steps[i] - 1);
-      high.push_back(n ? size - start - (n - 1) * steps[i] - 1 : size);
+      high.emplace_back(n ? size - start - (n - 1) * steps[i] - 1 : size);
     }
     auto pad = [&](Value v) { return b.emit(op("pad"), {v}, {low, high, interior, 0.0}); };
     const Value mask = pad(b.constant(1, {DType::boolean, ut.shape}));

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// The semantics of following: a compiled callable does what eager does, on every call, and builds once per
+// distinct path. Runs on the interpreter, so that it is about traces alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "frontend/compile.h"
+#include "frontend/ops.h"
+
+namespace kiln {
+namespace {
+
+CompileOptions reference() {
+  CompileOptions o;
+  o.backend = Backend::reference;
+  return o;
+}
+
+Tensor vec(std::vector<float> v, bool grad = false) {
+  Tensor t = Tensor::from_vector(v, {static_cast<int64_t>(v.size())});
+  if (grad) t.requires_grad_();
+  return t;
+}
+
+std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+
+/// Plain SGD as a user would write it.
+void sgd_step(const std::vector<Tensor>& params, double lr) {
+  NoGrad guard;
+  for (Tensor p : params)
+    if (p.grad().defined()) p.add_(p.grad(), -lr);
+}
+
+TEST(Trace, PlainLoopBuildsOnceAndTrainsLikeEager) {
+  auto run = [](bool compiled) {
+    Tensor w = vec({0.5f, -1, 2}, true), b = vec({0.1f}, true);
+    double lr = 0.1;
+    auto fn = [&](const Tensor& x, const Tensor& y) {
+      w.set_grad({});
+      b.set_grad({});
+      Tensor loss = mean(square(x * w + b - y));
+      loss.backward();
+      sgd_step({w, b}, lr);
+      return loss;
+    };
+    auto step = compile(fn, reference());
+    std::vector<float> losses;
+    for (int i = 0; i < 5; ++i) {
+      lr = 0.1 / (i + 1);
+      const Tensor x = vec({1.0f * i, 2, 3}), y = vec({1, 1.5f, -1});
+      losses.push_back((compiled ? step(x, y) : fn(x, y)).item<float>());
+    }
+    if (compiled) {
+      EXPECT_EQ(step.stats().builds.size(), 1u);
+      EXPECT_EQ(step.stats().builds[0].reason, "first call");
+    }
+    for (float v : values(w)) losses.push_back(v);
+    for (float v : values(w.grad())) losses.push_back(v);
+    return losses;
+  };
+  const auto eager = run(false), compiled = run(true);
+  ASSERT_EQ(eager.size(), compiled.size());
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(eager[i], compiled[i]) << i;
+}
+
+TEST(Trace, HostBranchIsFollowed) {
+  bool flag = false;
+  auto fn = compile([&](const Tensor& x) { return flag ? exp(x) : sin(x); }, reference());
+  const Tensor x = vec({0.5f});
+  for (bool f : {false, true, false, true}) {
+    flag = f;
+    EXPECT_FLOAT_EQ(fn(x).item<float>(), f ? std::exp(0.5f) : std::sin(0.5f));
+  }
+  ASSERT_EQ(fn.stats().builds.size(), 2u);
+  EXPECT_NE(fn.stats().builds[1].reason.find("`exp` where `sin` (trace_test.cpp:"), std::string::npos)
+      << fn.stats().builds[1].reason;
+}
+
+TEST(Trace, ScalarsAreRunTimeValues) {
+  double s = 1;
+  auto fn = compile([&](const Tensor& x) { return x * s + 1.5; }, reference());
+  for (s = 1; s < 5; ++s) EXPECT_FLOAT_EQ(fn(vec({2})).item<float>(), 2 * static_cast<float>(s) + 1.5f);
+  EXPECT_EQ(fn.stats().builds.size(), 1u);
+}
+
+TEST(Trace, OutputsStayValidAfterTheNextCall) {
+  auto fn = compile([](const Tensor& x) { return x * x; }, reference());
+  const Tensor a = fn(vec({2})), b = fn(vec({3})), c = fn(vec({4}));
+  EXPECT_EQ(a.item<float>(), 4);
+  EXPECT_EQ(b.item<float>(), 9);
+  EXPECT_EQ(c.item<float>(), 16);
+  EXPECT_EQ(fn(fn(vec({2}))).item<float>(), 16);
+  EXPECT_EQ(fn.stats().builds.size(), 1u);
+}
+
+TEST(Trace, BranchOnItemRunsThePrefixOnce) {
+  auto fn = compile([](const Tensor& x) {
+    const Tensor y = x * 2.0;
+    return y.item() > 0 ? y + 1.0 : y - 1.0;
+  }, reference());
+  for (float v : {1.0f, -1.0f, 2.0f, -3.0f})
+    EXPECT_FLOAT_EQ(fn(vec({v})).item<float>(), 2 * v + (v > 0 ? 1 : -1));
+  EXPECT_EQ(fn.stats().builds.size(), 2u);
+}
+
+TEST(Trace, SameTensorTwiceThenDifferentOnes) {
+  auto fn = compile([](const Tensor& a, const Tensor& b) {
+    Tensor loss = sum(a * 2.0) + sum(b * 3.0);
+    loss.backward();
+  }, reference());
+  Tensor a = vec({1, 1}, true);
+  fn(a, a);
+  EXPECT_EQ(values(a.grad()), (std::vector<float>{5, 5}));
+  Tensor b = vec({1, 1}, true), c = vec({1, 1}, true);
+  fn(b, c);
+  EXPECT_EQ(values(b.grad()), (std::vector<float>{2, 2}));
+  EXPECT_EQ(values(c.grad()), (std::vector<float>{3, 3}));
+}
+
+TEST(Trace, AccumulationBuildsOncePerPath) {
+  for (const int k : {2, 3, 5}) {
+    Tensor w = vec({0.5f, 1}, true);
+    int micro = 0;
+    auto step = compile([&](const Tensor& x) {
+      if (micro == 0) w.set_grad({});
+      Tensor loss = sum(w * x);
+      loss.backward();
+      if (micro == k - 1) sgd_step({w}, 0.5);
+      return loss;
+    }, reference());
+    for (int i = 0; i < 4 * k; ++i) {
+      micro = i % k;
+      step(vec({1, 2}));
+    }
+    EXPECT_EQ(step.stats().builds.size(), k == 2 ? 2u : 3u) << "k = " << k;
+    EXPECT_FLOAT_EQ(values(w)[0], 0.5f - 4 * 0.5f * static_cast<float>(k));
+  }
+}
+
+TEST(Trace, InPlaceWritesReachViewsAndArguments) {
+  auto fn = [](const Tensor& x) {
+    Tensor y = x * 1.0;
+    Tensor row = select(y, 0, 0);
+    row.fill_(7);
+    Tensor z = y + 0.0;
+    y.mul_(2.0);
+    return std::vector<Tensor>{z, row, y};
+  };
+  auto compiled = compile(fn, reference());
+  const Tensor x = vec({1, 2, 3, 4}).view({2, 2});
+  for (int i = 0; i < 2; ++i) {
+    const auto e = fn(x), c = compiled(x);
+    for (size_t k = 0; k < e.size(); ++k) EXPECT_EQ(values(e[k].reshape({-1})), values(c[k].reshape({-1}))) << k;
+  }
+  EXPECT_EQ(compiled.stats().builds.size(), 1u);
+  auto touch = compile([](Tensor t) { t.add_(ones({2})); }, reference());
+  Tensor arg = vec({1, 2});
+  touch(arg);
+  touch(arg);
+  EXPECT_EQ(values(arg), (std::vector<float>{3, 4}));
+}
+
+TEST(Trace, ExceptionDropsWhatIsPending) {
+  Tensor kept;
+  bool fail = true;
+  auto fn = compile([&](const Tensor& x) {
+    kept = x * 2.0;
+    if (fail) throw std::runtime_error("user");
+    return kept + 1.0;
+  }, reference());
+  EXPECT_THROW(fn(vec({1})), std::runtime_error);
+  try {
+    kept.item();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("dropped: the tensor made at trace_test.cpp:"), std::string::npos) << e.what();
+  }
+  fail = false;
+  EXPECT_EQ(fn(vec({1})).item<float>(), 3);
+  EXPECT_EQ(kept.item<float>(), 2);
+  EXPECT_EQ(fn.stats().builds.size(), 1u);
+}
+
+TEST(Trace, HooksRunOnEveryBackward) {
+  for (const bool compiled : {false, true}) {
+    Tensor w = vec({1, 2}, true);
+    int calls = 0;
+    double factor = 2;
+    auto fn = [&](const Tensor& x) {
+      w.set_grad({});
+      Tensor y = w * x;
+      y.register_hook([&](const Tensor& g) {
+        ++calls;
+        return factor > 0 ? g * factor : Tensor();
+      });
+      sum(y).backward();
+      return y;
+    };
+    auto step = compile(fn, reference());
+    auto run = [&] { return compiled ? step(vec({3, 4})) : fn(vec({3, 4})); };
+    run();
+    EXPECT_EQ(values(w.grad()), (std::vector<float>{6, 8}));
+    factor = 5;
+    run();
+    EXPECT_EQ(values(w.grad()), (std::vector<float>{15, 20}));
+    factor = -1;
+    run();
+    EXPECT_EQ(values(w.grad()), (std::vector<float>{3, 4}));
+    factor = 2;
+    run();
+    EXPECT_EQ(values(w.grad()), (std::vector<float>{6, 8}));
+    EXPECT_EQ(calls, 4);
+    EXPECT_EQ(step.stats().builds.size(), compiled ? 2u : 0u);
+  }
+}
+
+TEST(Trace, BackwardOutsideTheCallable) {
+  Tensor w = vec({1, 2}, true);
+  auto forward = compile([&](const Tensor& x) { return sum(exp(w * x)); }, reference());
+  const Tensor l1 = forward(vec({1, 0})), l2 = forward(vec({0, 1}));
+  l2.backward();
+  EXPECT_FLOAT_EQ(values(w.grad())[1], std::exp(2.0f));
+  l1.backward();
+  EXPECT_FLOAT_EQ(values(w.grad())[0], std::exp(1.0f));
+  EXPECT_THROW(l1.backward(), Error);
+  EXPECT_EQ(forward.stats().builds.size(), 1u);
+}
+
+TEST(Trace, FrozenAndSwappedParametersAreSeen) {
+  Tensor w = vec({1}, true), v = vec({2}, true);
+  auto step = compile([&](const Tensor& x) {
+    w.set_grad({});
+    v.set_grad({});
+    sum(w * x + v).backward();
+  }, reference());
+  step(vec({3}));
+  EXPECT_EQ(values(w.grad())[0], 3);
+  w.requires_grad_(false);
+  step(vec({3}));
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(values(v.grad())[0], 1);
+  w = vec({5}, true);
+  step(vec({4}));
+  EXPECT_EQ(values(w.grad())[0], 4);
+  EXPECT_EQ(step.stats().builds.size(), 2u);
+}
+
+TEST(Trace, KeptIntermediateIsAPathOfItsOwn) {
+  std::vector<Tensor> kept;
+  int call = 0;
+  auto fn = compile([&](const Tensor& x) {
+    const Tensor y = x + 1.0;
+    if (call % 3 == 2) kept.push_back(y);
+    return y * 2.0;
+  }, reference());
+  for (call = 0; call < 9; ++call) EXPECT_EQ(fn(vec({1.0f * call})).item<float>(), 2 * (call + 1));
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0].item<float>(), 3);
+  EXPECT_EQ(kept[2].item<float>(), 9);
+  EXPECT_EQ(fn.stats().builds.size(), 2u);
+}
+
+TEST(Trace, LazyMaskMadeInTheFirstCall) {
+  Tensor mask;
+  auto fn = compile([&](const Tensor& x) {
+    if (!mask.defined()) mask = tril(ones({2, 2}));
+    return x * mask;
+  }, reference());
+  const Tensor x = ones({2, 2});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(fn(x).reshape({-1})), (std::vector<float>{1, 0, 1, 1}));
+  EXPECT_EQ(fn.stats().builds.size(), 2u);
+}
+
+TEST(Trace, NestedCompiledIsInlined) {
+  auto inner = compile([](const Tensor& x) { return x * 3.0; }, reference());
+  auto outer = compile([&](const Tensor& x) { return inner(x) + inner(x); }, reference());
+  EXPECT_EQ(outer(vec({2})).item<float>(), 12);
+  EXPECT_EQ(inner.stats().builds.size(), 0u);
+  EXPECT_EQ(inner(vec({2})).item<float>(), 6);
+}
+
+TEST(Trace, TwoThreadsOnOneCallable) {
+  auto fn = compile([](const Tensor& x) { return sum(x * x) + 1.0; }, reference());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        const auto v = static_cast<float>(t * 100 + i);
+        if (fn(vec({v, 1})).item<float>() != v * v + 2) ++wrong;
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Trace, FullGraphForbidsHostReads) {
+  CompileOptions o = reference();
+  o.full_graph = true;
+  auto fn = compile([](const Tensor& x) { return (x * 2.0).item() > 0 ? x : x + 1.0; }, o);
+  try {
+    fn(vec({1}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("full_graph forbids"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Trace, TooManyBuildsIsAnError) {
+  CompileOptions o = reference();
+  o.max_builds = 3;
+  int n = 0;
+  auto fn = compile([&](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < n; ++i) y = y + 1.0;
+    return y;
+  }, o);
+  for (n = 1; n <= 3; ++n) fn(vec({0}));
+  try {
+    fn(vec({0}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("max_builds"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace kiln
