@@ -11,7 +11,7 @@ namespace kiln {
 namespace {
 
 TEST(Version, IsTheProjectsVersion) {
-  std::ifstream file(KILN_SOURCE_DIR "/CMakeLists.txt");
+  std::ifstream file("CMakeLists.txt");
   std::stringstream text;
   text << file.rdbuf();
   const std::string content = text.str();

@@ -94,7 +94,7 @@ std::string compare_sums(const Json& e, const Values& got) {
 
 std::string folder() {
   const std::string given = option("KILN_GOLDENS");
-  return given.empty() ? std::string(KILN_SOURCE_DIR) + "/tests/goldens" : given;
+  return given.empty() ? std::string("tests/goldens") : given;
 }
 
 Json load(const std::string& family) {
