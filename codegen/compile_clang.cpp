@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "codegen/clang/jit_abi.h"
+#include "codegen/prelude/cpu_arith_text.h"
 #include "codegen/prelude/cpu_libm_text.h"
 #include "codegen/prelude/cpu_math_f32_text.h"
 #include "codegen/prelude/cpu_math_f64_text.h"
@@ -20,6 +21,7 @@
 #include "codegen/prelude/cpu_math_trig_text.h"
 #include "codegen/prelude/cpu_math_wide_text.h"
 #include "codegen/prelude/cpu_memory_text.h"
+#include "codegen/prelude/cpu_random_text.h"
 #include "codegen/prelude/cpu_reduce_text.h"
 #include "codegen/prelude/cpu_target_text.h"
 #include "codegen/prelude/cpu_text.h"
@@ -45,6 +47,7 @@ struct PreludeFile {
 };
 constexpr PreludeFile kPrelude[] = {
     {"kiln_cpu.h", detail::prelude_cpu},
+    {"cpu_arith.h", detail::prelude_cpu_arith},
     {"cpu_libm.h", detail::prelude_cpu_libm},
     {"cpu_math.h", detail::prelude_cpu_math},
     {"cpu_math_f32.h", detail::prelude_cpu_math_f32},
@@ -52,6 +55,7 @@ constexpr PreludeFile kPrelude[] = {
     {"cpu_math_trig.h", detail::prelude_cpu_math_trig},
     {"cpu_math_wide.h", detail::prelude_cpu_math_wide},
     {"cpu_memory.h", detail::prelude_cpu_memory},
+    {"cpu_random.h", detail::prelude_cpu_random},
     {"cpu_reduce.h", detail::prelude_cpu_reduce},
     {"cpu_target.h", detail::prelude_cpu_target},
     {"cpu_vec.h", detail::prelude_cpu_vec},

@@ -16,9 +16,12 @@
 //   arithmetic the operators of C++ (floats, vectors);  add sub mul neg wrap for integers
 //              max min (NaN wins)  abs sign copysign floor ceil trunc round (half to even)  fma(a, b, c)
 //              sqrt  rsqrt
-//   math       exp exp2 expm1 log log2 log10 log1p sigmoid erf erfc lgamma pow(x, y)
+//              fmod remainder floor_divide trunc_divide (integers too; by zero gives 0)  pow (integers too)
+//              shift_left shift_right
+//   math       exp exp2 expm1 log log2 log10 log1p sigmoid erf erfc lgamma
 //              sin cos tan asin acos atan atan2(y, x) sinh cosh tanh asinh acosh atanh
 //   reduce     reduce_sum reduce_prod reduce_max reduce_min (V) -> Elem<V>     fixed tree
+//   random     philox_bits philox_uniform (= random_uniform) (seed, offset, i64 elements)
 //   memory     S is f32 f64 i32 i64 u8, or stored-only bf16, f16 (values f32) and b8 (values Mask)
 //              load<W>(p)                    store<W>(p, v)
 //              load_n<W>(p, n)               store_n<W>(p, n, v)             lanes [0, n), 0 <= n <= W
@@ -27,8 +30,10 @@
 //              gather(p, index)  gather_n(p, index, n)  gather_if(p, index, m)  scatter_if(p, index, m, v)
 #pragma once
 
+#include "cpu_arith.h"
 #include "cpu_math.h"
 #include "cpu_memory.h"
+#include "cpu_random.h"
 #include "cpu_reduce.h"
 #include "cpu_vec.h"
 

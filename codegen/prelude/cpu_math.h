@@ -43,11 +43,6 @@ KN_BY_TYPE(tanh)
 
 #undef KN_BY_TYPE
 
-template <class V> KN_FN V pow(V x, Same<V> y) {
-  static_assert(is_float<V>, "pow takes f32 or f64");
-  if constexpr (is_f32<V>) return detail::pow_f32(x, y);
-  else return detail::pow_f64(x, y);
-}
 /// The angle of the point (x, y).
 template <class V> KN_FN V atan2(V y, Same<V> x) {
   static_assert(is_float<V>, "atan2 takes f32 or f64");

@@ -3,6 +3,7 @@
 // alignment. The forms with n touch exactly n elements, so they are safe at the end of a buffer.
 #pragma once
 
+#include "cpu_target.h"
 #include "cpu_vec.h"
 
 namespace kn {
@@ -82,23 +83,34 @@ template <int W, class S> KN_FN void store(S* p, Same<ValueOf<S, W>> v) {
   __builtin_memcpy(p, &r, W * sizeof(S));
 }
 
-/// p[0..n) for 0 <= n <= W; the lanes from n on are zero (false).
+/// p[0..n) for n >= 0, at most W; the lanes from n on are zero (false).
 template <int W, class S> KN_FN ValueOf<S, W> load_n(const S* p, i64 n) {
   using R = detail::RawOf<S>;
-  if (n >= W) return load<W>(p);
-  R part[W] = {};
-  detail::copy_pieces<W / 2>(part, reinterpret_cast<const R*>(p), n);
-  Vec<R, W> v;
-  __builtin_memcpy(&v, part, sizeof(part));
-  return detail::decode<S, W>(v);
+  using V = Vec<R, W>;
+  n = n < W ? n : W;
+  if constexpr (target::has_partial<sizeof(R), W>) {
+    return detail::decode<S, W>(__builtin_bit_cast(V, target::load_n<sizeof(R), W>(p, n)));
+  } else {
+    if (n == W) return load<W>(p);
+    R part[W] = {};
+    detail::copy_pieces<W / 2>(part, reinterpret_cast<const R*>(p), n);
+    V v;
+    __builtin_memcpy(&v, part, sizeof(part));
+    return detail::decode<S, W>(v);
+  }
 }
 template <int W, class S> KN_FN void store_n(S* p, i64 n, Same<ValueOf<S, W>> v) {
   using R = detail::RawOf<S>;
-  if (n >= W) return store<W>(p, v);
+  n = n < W ? n : W;
   const Vec<R, W> r = detail::encode<S, W>(v);
-  R part[W];
-  __builtin_memcpy(part, &r, sizeof(part));
-  detail::copy_pieces<W / 2>(reinterpret_cast<R*>(p), part, n);
+  if constexpr (target::has_partial<sizeof(R), W>) {
+    target::store_n<sizeof(R), W>(p, n, detail::bits<target::Lanes<sizeof(R), W>>(r));
+  } else {
+    if (n == W) return store<W>(p, v);
+    R part[W];
+    __builtin_memcpy(part, &r, sizeof(part));
+    detail::copy_pieces<W / 2>(reinterpret_cast<R*>(p), part, n);
+  }
 }
 
 /// p[i * stride] for lanes i (the stride counts elements, may be 0 or negative), all W or the first n.

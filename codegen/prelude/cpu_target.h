@@ -8,7 +8,13 @@
 
 namespace kn::target {
 
-#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+using Quad = long long;
+/// Integer lanes as the intrinsics want them.
+template <int Bytes> struct LaneOf { using type = i32; };
+template <> struct LaneOf<8> { using type = Quad; };
+template <int Bytes, int W> using Lanes = Vec<typename LaneOf<Bytes>::type, W>;
+
+#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
 
 template <class V>
 inline constexpr bool has_scalef = (is_f32<V> && (width<V> == 16 || width<V> == 8 || width<V> == 4)) ||
@@ -22,11 +28,64 @@ template <class V> KN_FN V scalef(V p, V k) {
   else return __builtin_ia32_scalefpd256_mask(p, k, p, 0xff);
 }
 
+/// Loads and stores of the first n <= W elements of 4 or 8 bytes, as integers; loads give zero beyond.
+template <int Bytes, int W>
+inline constexpr bool has_partial = (Bytes == 4 && (W == 16 || W == 8 || W == 4)) ||
+                                    (Bytes == 8 && (W == 8 || W == 4));
+template <int Bytes, int W> KN_FN auto load_n(const void* p, i64 n) {
+  using L = Lanes<Bytes, W>;
+  const u16 m = u16((1u << n) - 1u);
+  const L zero = L(0);
+  const auto* v = static_cast<const L*>(p);
+  if constexpr (Bytes == 4 && W == 16)
+    return __builtin_ia32_loaddqusi512_mask(static_cast<const i32*>(p), zero, m);
+  else if constexpr (Bytes == 4 && W == 8) return __builtin_ia32_loaddqusi256_mask(v, zero, u8(m));
+  else if constexpr (Bytes == 4) return __builtin_ia32_loaddqusi128_mask(v, zero, u8(m));
+  else if constexpr (W == 8)
+    return __builtin_ia32_loaddqudi512_mask(static_cast<const Quad*>(p), zero, u8(m));
+  else return __builtin_ia32_loaddqudi256_mask(v, zero, u8(m));
+}
+template <int Bytes, int W> KN_FN void store_n(void* p, i64 n, Lanes<Bytes, W> v) {
+  const u16 m = u16((1u << n) - 1u);
+  auto* q = static_cast<Lanes<Bytes, W>*>(p);
+  if constexpr (Bytes == 4 && W == 16) __builtin_ia32_storedqusi512_mask(static_cast<i32*>(p), v, m);
+  else if constexpr (Bytes == 4 && W == 8) __builtin_ia32_storedqusi256_mask(q, v, u8(m));
+  else if constexpr (Bytes == 4) __builtin_ia32_storedqusi128_mask(q, v, u8(m));
+  else if constexpr (W == 8) __builtin_ia32_storedqudi512_mask(static_cast<Quad*>(p), v, u8(m));
+  else __builtin_ia32_storedqudi256_mask(q, v, u8(m));
+}
+
 #else
 
 template <class V> inline constexpr bool has_scalef = false;
 template <class V> KN_FN V scalef(V p, V) { return p; }
 
+#if defined(__AVX2__)
+
+template <int Bytes, int W>
+inline constexpr bool has_partial = (Bytes == 4 && (W == 8 || W == 4)) || (Bytes == 8 && W == 4);
+template <int Bytes, int W> KN_FN auto load_n(const void* p, i64 n) {
+  using L = Lanes<Bytes, W>;
+  const L m = __builtin_bit_cast(L, iota<W>(Elem<L>(0)) < Elem<L>(n));
+  if constexpr (Bytes == 8) return __builtin_ia32_maskloadq256(static_cast<const L*>(p), m);
+  else if constexpr (W == 8) return __builtin_ia32_maskloadd256(static_cast<const L*>(p), m);
+  else return __builtin_ia32_maskloadd(static_cast<const L*>(p), m);
+}
+template <int Bytes, int W> KN_FN void store_n(void* p, i64 n, Lanes<Bytes, W> v) {
+  using L = Lanes<Bytes, W>;
+  const L m = __builtin_bit_cast(L, iota<W>(Elem<L>(0)) < Elem<L>(n));
+  if constexpr (Bytes == 8) __builtin_ia32_maskstoreq256(static_cast<L*>(p), m, v);
+  else if constexpr (W == 8) __builtin_ia32_maskstored256(static_cast<L*>(p), m, v);
+  else __builtin_ia32_maskstored(static_cast<L*>(p), m, v);
+}
+
+#else
+
+template <int Bytes, int W> inline constexpr bool has_partial = false;
+template <int Bytes, int W> KN_FN Lanes<Bytes, W> load_n(const void*, i64) { return {}; }
+template <int Bytes, int W> KN_FN void store_n(void*, i64, Lanes<Bytes, W>) {}
+
+#endif
 #endif
 
 }  // namespace kn::target

@@ -146,6 +146,10 @@ template <class V> KN_FN Mask<width<V>> gt(V a, Same<V> b) { return detail::mask
 template <class V> KN_FN Mask<width<V>> ge(V a, Same<V> b) { return detail::mask<width<V>>(a >= b); }
 template <int W> KN_FN Mask<W> eq(Mask<W> a, Mask<W> b) { return !(a ^ b); }
 template <int W> KN_FN Mask<W> ne(Mask<W> a, Mask<W> b) { return a ^ b; }
+template <int W> KN_FN Mask<W> lt(Mask<W> a, Mask<W> b) { return !a & b; }
+template <int W> KN_FN Mask<W> le(Mask<W> a, Mask<W> b) { return !a | b; }
+template <int W> KN_FN Mask<W> gt(Mask<W> a, Mask<W> b) { return a & !b; }
+template <int W> KN_FN Mask<W> ge(Mask<W> a, Mask<W> b) { return a | !b; }
 template <class V> KN_FN Mask<width<V>> isnan(V a) { return ne(a, a); }
 template <class V> KN_FN Mask<width<V>> isinf(V a) {
   return eq(V(__builtin_elementwise_abs(a)), (V)(Elem<V>(__builtin_inf())));
@@ -188,6 +192,9 @@ template <class V> KN_FN V min(V a, Same<V> b) {
   if constexpr (is_float<V>) return a != a ? a : m;
   else return m;
 }
+
+template <int W> KN_FN Mask<W> max(Mask<W> a, Mask<W> b) { return a | b; }
+template <int W> KN_FN Mask<W> min(Mask<W> a, Mask<W> b) { return a & b; }
 
 template <class V> KN_FN V abs(V x) {
   if constexpr (detail::same<Elem<V>, u8>) return x;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values made from nothing: constants, indices, random numbers.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "ir/base/philox.h"
 #include "ir/ops/loops.h"
 #include "ir/ops/rules.h"
 
@@ -60,17 +60,6 @@ Type random_infer(const InferArgs& a) {
     if (a.in[i] != Type{DType::i64, {}}) a.fail("needs i64[] for seed and offset; got {}", a.in[i].str());
   return {DType::f32, dims(a.attrs, 0)};
 }
-/// Philox4x32-10 with key `seed` and counter (block, offset).
-std::array<uint32_t, 4> philox4x32(uint64_t seed, uint64_t block, uint64_t offset) {
-  std::array<uint32_t, 4> c = {uint32_t(block), uint32_t(block >> 32), uint32_t(offset),
-                               uint32_t(offset >> 32)};
-  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-    const uint64_t p0 = uint64_t{0xD2511F53u} * c[0], p1 = uint64_t{0xCD9E8D57u} * c[2];
-    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
-  }
-  return c;
-}
 void random_eval(const EvalArgs& a) {
   const uint64_t seed = *static_cast<const uint64_t*>(a.in[0].data);
   const uint64_t offset = *static_cast<const uint64_t*>(a.in[1].data);
@@ -80,7 +69,7 @@ void random_eval(const EvalArgs& a) {
     for (int64_t j = begin; j < end; ++j) {
       const auto words = philox4x32(seed, static_cast<uint64_t>(j), offset);
       for (int64_t lane = 0; lane < std::min<int64_t>(4, n - 4 * j); ++lane)
-        out[4 * j + lane] = static_cast<float>(words[lane] >> 8) * 0x1p-24f;
+        out[4 * j + lane] = philox_float(words[lane]);
     }
   });
 }
