@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations, normalisation, linear layers and attention, in primitives.
+#include "frontend/functional.h"
+
+#include <cmath>
+
+#include "frontend/ops_detail.h"
+#include "frontend/state.h"
+
+namespace kiln {
+
+using namespace detail;  // NOLINT: the bodies are written in its vocabulary
+
+namespace {
+
+Tensor add2(const Tensor& a, const Tensor& b) { return binary(op("add"), a, b); }
+Tensor sub2(const Tensor& a, const Tensor& b) { return binary(op("sub"), a, b); }
+Tensor mul2(const Tensor& a, const Tensor& b) { return binary(op("mul"), a, b); }
+Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); }
+/// A constant of the library (not a user's number), 0-d.
+Tensor lit(const Tensor& like, double v) {
+  return apply(op("constant"), std::initializer_list<const Tensor*>{}, {v, like.dtype(), Shape{}});
+}
+Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b) {
+  const Tensor x = expand_to(a, c.sizes()), y = expand_to(b, c.sizes());
+  return apply(op("where"), {&c, &x, &y});
+}
+Tensor iota(int64_t dim, const Sizes& s) {
+  return apply(op("iota"), std::initializer_list<const Tensor*>{}, {dim, Shape(s.begin(), s.end())});
+}
+
+/// exp(x - max) along `dims`, and its sum; the maximum carries no gradient (its contributions cancel).
+struct Exponentials {
+  Tensor shifted, sum;
+};
+Exponentials exponentials(const Tensor& x, const Sizes& dims) {
+  const Tensor top = [&] {
+    NoGrad guard;
+    return reduce(op("amax"), x, dims, true);
+  }();
+  const Tensor shifted = sub2(x, top);
+  return {shifted, reduce(op("sum"), unary(op("exp"), shifted), dims, true)};
+}
+
+Tensor softmax_body(const Tensor& x, const Sizes& dims) {
+  const Exponentials e = exponentials(x, dims);
+  return div2(unary(op("exp"), e.shifted), e.sum);
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& x, Loc loc) {
+  require(x, "relu", loc);
+  return call("relu", loc, {&x}, {}, {}, [&](const auto&) {
+    const Tensor zero = constant_like(x, 0), positive = apply(op("gt"), {&x, &zero}), nan = unary(op("isnan"), x);
+    // Not maximum: its gradient at 0 would be 1/2; PyTorch's is 0.
+    return select3(apply(op("logical_or"), {&positive, &nan}), x, zero);
+  });
+}
+
+Tensor gelu(const Tensor& x, GeluApproximate approximate, Loc loc) {
+  require_floating(x, "gelu", loc);
+  return call("gelu", loc, {&x}, {static_cast<int64_t>(approximate)}, {}, [&](const auto&) {
+    const Tensor half = mul2(x, lit(x, 0.5)), one = lit(x, 1);
+    if (approximate == GeluApproximate::none)
+      return mul2(half, add2(unary(op("erf"), mul2(x, lit(x, M_SQRT1_2))), one));
+    const Tensor cubic = add2(mul2(mul2(mul2(x, x), x), lit(x, 0.044715)), x);
+    return mul2(half, add2(unary(op("tanh"), mul2(cubic, lit(x, M_SQRT2 * M_2_SQRTPI * 0.5))), one));
+  });
+}
+
+Tensor silu(const Tensor& x, Loc loc) {
+  require_floating(x, "silu", loc);
+  return call("silu", loc, {&x}, {}, {}, [&](const auto&) { return mul2(x, unary(op("sigmoid"), x)); });
+}
+
+Tensor leaky_relu(const Tensor& x, double slope, Loc loc) {
+  require_floating(x, "leaky_relu", loc);
+  return call("leaky_relu", loc, {&x}, {}, {slope}, [&](const std::vector<Tensor>& s) {
+    const Tensor zero = constant_like(x, 0);
+    return select3(apply(op("gt"), {&x, &zero}), x, mul2(x, cast_to(s[0], x.dtype())));
+  });
+}
+
+Tensor softplus(const Tensor& x, double beta, double threshold, Loc loc) {
+  require_floating(x, "softplus", loc);
+  return call("softplus", loc, {&x}, {}, {beta, threshold}, [&](const std::vector<Tensor>& s) {
+    const Tensor b = cast_to(s[0], x.dtype()), scaled = mul2(x, b);
+    const Tensor linear_part = binary(op("gt"), scaled, cast_to(s[1], x.dtype()));
+    const Tensor safe = select3(linear_part, lit(x, 0), scaled);
+    return select3(linear_part, x, div2(unary(op("log1p"), unary(op("exp"), safe)), b));
+  });
+}
+
+Tensor softmax(const Tensor& x, int64_t dim, Loc loc) {
+  require_floating(x, "softmax", loc);
+  const Sizes dims = wrap_dims({dim}, x.dim(), "softmax", loc);
+  return call("softmax", loc, {&x}, {dim}, {}, [&](const auto&) { return softmax_body(x, dims); });
+}
+
+Tensor log_softmax(const Tensor& x, int64_t dim, Loc loc) {
+  require_floating(x, "log_softmax", loc);
+  const Sizes dims = wrap_dims({dim}, x.dim(), "log_softmax", loc);
+  return call("log_softmax", loc, {&x}, {dim}, {}, [&](const auto&) {
+    const Exponentials e = exponentials(x, dims);
+    return sub2(e.shifted, unary(op("log"), e.sum));
+  });
+}
+
+namespace {
+Sizes normalized_dims(const Tensor& x, const Sizes& shape, const Tensor& w, const Tensor& b, const char* name, Loc loc) {
+  require_floating(x, name, loc);
+  const auto n = static_cast<int64_t>(shape.size());
+  const bool fits = n > 0 && n <= x.dim() && std::equal(shape.begin(), shape.end(), x.sizes().end() - n);
+  KILN_CHECK(fits, invalid, "{} ({}): the last dims of {} are not [{}]", name, loc.str(), x.type_str(), fmt::join(shape, ","));
+  for (const Tensor* p : {&w, &b})
+    KILN_CHECK(!p->defined() || p->sizes() == shape, invalid, "{} ({}): got a parameter of {} for the shape [{}]", name,
+               loc.str(), p->type_str(), fmt::join(shape, ","));
+  Sizes dims;
+  for (int64_t d = x.dim() - n; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+
+Tensor mean_over(const Tensor& x, const Sizes& dims) {
+  double n = 1;
+  for (int64_t d : dims) n *= static_cast<double>(x.size(d));
+  const Tensor s = reduce(op("sum"), x, dims, true);
+  return mul2(s, lit(s, 1 / n));
+}
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, Sizes shape, const Tensor& w, const Tensor& b, double eps, Loc loc) {
+  const Sizes dims = normalized_dims(x, shape, w, b, "layer_norm", loc);
+  return call("layer_norm", loc, {&x, &w, &b}, {static_cast<int64_t>(shape.size())}, {eps}, [&](const std::vector<Tensor>& s) {
+    const Tensor centred = sub2(x, mean_over(x, dims));
+    const Tensor variance = mean_over(mul2(centred, centred), dims);
+    Tensor y = mul2(centred, unary(op("rsqrt"), add2(variance, cast_to(s[0], x.dtype()))));
+    if (w.defined()) y = mul2(y, w);
+    return b.defined() ? add2(y, b) : y;
+  });
+}
+
+Tensor rms_norm(const Tensor& x, Sizes shape, const Tensor& w, double eps, Loc loc) {
+  const Sizes dims = normalized_dims(x, shape, w, {}, "rms_norm", loc);
+  return call("rms_norm", loc, {&x, &w}, {static_cast<int64_t>(shape.size())}, {eps}, [&](const std::vector<Tensor>& s) {
+    const Tensor square_mean = mean_over(mul2(x, x), dims);
+    const Tensor y = mul2(x, unary(op("rsqrt"), add2(square_mean, cast_to(s[0], x.dtype()))));
+    return w.defined() ? mul2(y, w) : y;
+  });
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc) {
+  require(x, "linear", loc);
+  require(weight, "linear", loc);
+  KILN_CHECK(x.dim() >= 1 && (weight.dim() == 2 || weight.dim() == 1) && x.size(-1) == weight.size(-1) &&
+                 x.dtype() == weight.dtype(),
+             invalid, "linear ({}): got x {} and weight {}, expected x [..., in] and weight [out, in] of one dtype",
+             loc.str(), x.type_str(), weight.type_str());
+  const bool bias_fits = !bias.defined() || (weight.dim() == 2 ? bias.sizes() == Sizes{weight.size(0)} : bias.numel() == 1);
+  KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}", loc.str(), bias.type_str(), weight.type_str());
+  return call("linear", loc, {&x, &weight, &bias}, {}, {}, [&](const auto&) {
+    using Ints = std::vector<int64_t>;
+    const Tensor y = apply(op("dot_general"), {&x, &weight}, {Ints{}, Ints{}, Ints{x.dim() - 1}, Ints{weight.dim() - 1}});
+    return bias.defined() ? add2(y, bias) : y;
+  });
+}
+
+Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc) {
+  require(ids, "embedding", loc);
+  require(weight, "embedding", loc);
+  KILN_CHECK(weight.dim() == 2 && (ids.dtype() == DType::i64 || ids.dtype() == DType::i32), invalid,
+             "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(), ids.type_str(),
+             weight.type_str());
+  return call("embedding", loc, {&ids, &weight}, {}, {}, [&](const auto&) { return apply(op("take"), {&weight, &ids}, {int64_t{0}}); });
+}
+
+namespace {
+Tensor dropout_body(const Tensor& x, const Tensor& p64, const Tensor& seed, const Tensor& offset) {
+  const Tensor u = apply(op("random_uniform"), {&seed, &offset}, {Shape(x.sizes().begin(), x.sizes().end())});
+  const Tensor p = cast_to(p64, DType::f32), keep = binary(op("ge"), u, p);
+  const Tensor kept = sub2(lit(u, 1), p), none = binary(op("le"), kept, lit(u, 0));
+  const Tensor scale = select3(none, lit(u, 0), div2(lit(u, 1), kept));
+  return select3(keep, mul2(x, cast_to(scale, x.dtype())), lit(x, 0));
+}
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training, Loc loc) {
+  require_floating(x, "dropout", loc);
+  KILN_CHECK(p >= 0 && p <= 1, invalid, "dropout ({}): p is {}, expected 0 to 1", loc.str(), p);
+  if (!training || p == 0) return x;
+  const GeneratorState g = next_random();
+  return call("dropout", loc, {&x}, {}, {p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)},
+              [&](const std::vector<Tensor>& s) { return dropout_body(x, s[0], s[1], s[2]); });
+}
+
+namespace {
+/// Rows with no finite score give zeros, as PyTorch's safe softmax does.
+Tensor safe_softmax(const Tensor& scores) {
+  const Sizes last{scores.dim() - 1};
+  const Tensor top = [&] {
+    NoGrad guard;
+    const Tensor m = reduce(op("amax"), scores, last, true);
+    return select3(binary(op("eq"), m, lit(m, -INFINITY)), lit(m, 0), m);
+  }();
+  const Tensor e = unary(op("exp"), sub2(scores, top));
+  const Tensor sum = reduce(op("sum"), e, last, true);
+  return div2(e, select3(binary(op("eq"), sum, lit(sum, 0)), lit(sum, 1), sum));
+}
+
+Tensor repeat_heads(const Tensor& x, int64_t heads) {
+  Sizes s = x.sizes();
+  const size_t h = s.size() - 3;
+  const int64_t group = heads / s[h];
+  s.insert(s.begin() + static_cast<int64_t>(h) + 1, 1);
+  Sizes wide = s;
+  wide[h + 1] = group;
+  Sizes merged = x.sizes();
+  merged[h] = heads;
+  return reshape_to(expand_to(reshape_to(x, s), wide), merged);
+}
+
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o, Loc loc) {
+  for (const Tensor* t : {&q, &k, &v}) require_floating(*t, "scaled_dot_product_attention", loc);
+  const bool shapes = q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2);
+  KILN_CHECK(shapes && q.dtype() == k.dtype() && q.dtype() == v.dtype(), invalid,
+             "scaled_dot_product_attention ({}): got q {}, k {}, v {}; expected [..., t, d], [..., s, d], [..., s, e]",
+             loc.str(), q.type_str(), k.type_str(), v.type_str());
+  KILN_CHECK(!(mask.defined() && o.is_causal), invalid, "scaled_dot_product_attention ({}): give a mask or is_causal, not both",
+             loc.str());
+  if (o.enable_gqa)
+    KILN_CHECK(q.dim() >= 3 && q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3), invalid,
+               "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads", loc.str(), q.size(-3), k.size(-3));
+}
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                    const AttentionOptions& o, Loc loc) {
+  check_attention(q, k, v, mask, o, loc);
+  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(q.size(-1), 1))));
+  const bool drop = o.dropout_p > 0;
+  const GeneratorState g = drop ? next_random() : GeneratorState{};
+  std::vector<Scalar> scalars{scale};
+  if (drop) scalars.insert(scalars.end(), {o.dropout_p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)});
+  const Tensor* operands[] = {&q, &k, &v, &mask};
+  const int64_t ints[] = {o.is_causal, o.enable_gqa, drop};
+  return call_many("attention", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+    const Tensor keys = o.enable_gqa ? repeat_heads(k, q.size(-3)) : k, vals = o.enable_gqa ? repeat_heads(v, q.size(-3)) : v;
+    Tensor scores = mul2(matmul(q, keys.transpose(-1, -2, loc), loc), cast_to(s[0], q.dtype()));
+    const Tensor hidden = lit(scores, -INFINITY);
+    if (o.is_causal) {
+      const int64_t r = scores.dim();
+      scores = select3(binary(op("ge"), iota(r - 2, scores.sizes()), iota(r - 1, scores.sizes())), scores, hidden);
+    }
+    if (mask.defined() && mask.dtype() == DType::boolean) scores = select3(expand_to(mask, scores.sizes()), scores, hidden);
+    else if (mask.defined()) scores = add2(scores, mask);
+    Tensor p = safe_softmax(scores);
+    if (drop) p = dropout_body(p, s[1], s[2], s[3]);
+    return std::vector<Tensor>{matmul(p, vals, loc)};
+  })[0];
+}
+
+}  // namespace kiln

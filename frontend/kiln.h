@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one header that users include.
+#pragma once
+
+#include "frontend/compile.h"
+#include "frontend/functional.h"
+#include "frontend/nn/layers.h"
+#include "frontend/nn/module.h"
+#include "frontend/ops.h"
+#include "frontend/optim/optimizer.h"
+#include "frontend/safetensors.h"
+#include "frontend/tensor.h"

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers of common models, with torch.nn's constructor arguments, names and initialisation.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "frontend/functional.h"
+#include "frontend/nn/module.h"
+
+namespace kiln::nn {
+
+/// y = x W^T + b. Initialised uniform in +-1/sqrt(in). Source: torch.nn.Linear.
+class Linear : public Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool bias = true);
+  Tensor forward(const Tensor& x) override;
+  Tensor weight, bias;
+};
+
+/// Source: torch.nn.LayerNorm.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(Sizes normalized_shape, double eps = 1e-5, bool elementwise_affine = true, bool bias = true);
+  explicit LayerNorm(int64_t size, double eps = 1e-5) : LayerNorm(Sizes{size}, eps) {}
+  Tensor forward(const Tensor& x) override;
+  Tensor weight, bias;
+
+ private:
+  Sizes shape_;
+  double eps_;
+};
+
+/// Rows of a table, initialised standard normal. Source: torch.nn.Embedding.
+class Embedding : public Module {
+ public:
+  Embedding(int64_t num_embeddings, int64_t embedding_dim);
+  Tensor forward(const Tensor& ids) override;
+  Tensor weight;
+};
+
+/// Active while training. Source: torch.nn.Dropout.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p = 0.5) : p_(p) {}
+  Tensor forward(const Tensor& x) override { return dropout(x, p_, is_training(), detail_loc()); }
+
+ private:
+  static Loc detail_loc();
+  double p_;
+};
+
+class GELU : public Module {
+ public:
+  explicit GELU(GeluApproximate approximate = GeluApproximate::none) : approximate_(approximate) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  GeluApproximate approximate_;
+};
+
+class ReLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+/// Submodules by index: "0", "1", ... It owns them.
+class ModuleList : public Module {
+ public:
+  /// Constructs a module in place and returns it.
+  template <typename M, typename... Args>
+  M& emplace_back(Args&&... args) {
+    auto m = std::make_unique<M>(std::forward<Args>(args)...);
+    M& ref = *m;
+    register_module(std::to_string(items_.size()), ref);
+    items_.push_back(std::move(m));
+    return ref;
+  }
+  size_t size() const { return items_.size(); }
+  Module& operator[](size_t i) { return *items_.at(i); }
+  template <typename M>
+  M& at(size_t i) {
+    return dynamic_cast<M&>(*items_.at(i));
+  }
+
+ protected:
+  std::deque<std::unique_ptr<Module>> items_;
+};
+
+/// Runs its modules in order.
+class Sequential : public ModuleList {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace kiln::nn

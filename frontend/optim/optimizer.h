@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers with torch.optim's arguments. A step is one event of a compiled callable: all hyper-parameters are
+// run-time values, and all parameters of a group are updated by a few fused kernels.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "frontend/tensor.h"
+
+namespace kiln::optim {
+
+/// Base: the parameters, their state tensors, and the step count.
+class Optimizer {
+ public:
+  explicit Optimizer(std::vector<Tensor> params);
+  virtual ~Optimizer() = default;
+
+  /// Updates every parameter that has a gradient.
+  virtual void step(Loc loc = Loc::current()) = 0;
+  /// Drops the gradients (set_to_none), or zeroes them in place.
+  void zero_grad(bool set_to_none = true);
+  /// Learning rate; may change between steps without a rebuild.
+  double lr = 1e-3;
+  const std::vector<Tensor>& params() const { return params_; }
+  int64_t step_count() const { return step_count_; }
+
+  /// State tensors as "<parameter index>.<name>", and the step count as a 0-d f64 tensor "step".
+  std::vector<std::pair<std::string, Tensor>> state_dict() const;
+  /// Inverse of state_dict. Throws: invalid, on missing names or other shapes.
+  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
+
+ protected:
+  /// State tensor number `index` of parameter i; zeros before the first step.
+  Tensor& state(size_t param, size_t index) { return state_[param][index]; }
+  /// Names of the state tensors, and their creation. Called once by the subclass.
+  void make_state(std::vector<std::string> names);
+  /// Parameters that have a gradient now.
+  std::vector<size_t> active() const;
+
+  std::vector<Tensor> params_;
+  std::vector<std::string> state_names_;
+  std::vector<std::vector<Tensor>> state_;
+  int64_t step_count_ = 0;
+};
+
+struct SGDOptions {
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+/// Source: torch.optim.SGD (Sutskever et al. 2013).
+class SGD : public Optimizer {
+ public:
+  SGD(std::vector<Tensor> params, const SGDOptions& options);
+  void step(Loc loc = Loc::current()) override;
+  SGDOptions options;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 1e-2;
+};
+/// Decoupled weight decay, bias-corrected. Source: torch.optim.AdamW (Loshchilov & Hutter 2019).
+class AdamW : public Optimizer {
+ public:
+  AdamW(std::vector<Tensor> params, const AdamWOptions& options);
+  void step(Loc loc = Loc::current()) override;
+  AdamWOptions options;
+};
+
+/// Scales all gradients in place so that their joint 2-norm is at most `max_norm`; returns the norm before.
+/// Source: torch.nn.utils.clip_grad_norm_.
+Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, Loc loc = Loc::current());
+
+}  // namespace kiln::optim
