@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ir/base/error.h"
+#include "ir/matmul_tile.h"
 #include "runtime/arena.h"
 #include "runtime/thread_pool.h"
 
@@ -31,22 +32,27 @@ bool plain_strides(int64_t rows, int64_t cols, int64_t& rs, int64_t& cs) {
   return rows == 1 || cols == 1 || cs >= rs * rows || rs >= cs * cols;
 }
 
-void library_gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t rsa, int64_t csa, const float* b,
-                  int64_t rsb, int64_t csb, float* c, int64_t rsc, int64_t csc) {
-  rntm_t one = BLIS_RNTM_INITIALIZER;
-  bli_rntm_set_num_threads(1, &one);
-  float alpha = 1, beta = 0;
-  bli_sgemm_ex(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, const_cast<float*>(a), rsa, csa,
-               const_cast<float*>(b), rsb, csb, &beta, c, rsc, csc, nullptr, &one);
+/// BLIS's path without packing wins for small products; for larger ones it loses up to half, most where rows
+/// lie a power of two apart, and sooner where the operand that it walks along rows is stored by columns.
+rntm_t one_thread(int64_t work, bool by_columns) {
+  rntm_t settings = BLIS_RNTM_INITIALIZER;
+  bli_rntm_set_num_threads(1, &settings);
+  if (work >= (by_columns ? 1 << 19 : 1 << 21)) bli_rntm_disable_l3_sup(&settings);
+  return settings;
 }
 
-void library_gemm(int64_t m, int64_t n, int64_t k, const double* a, int64_t rsa, int64_t csa, const double* b,
-                  int64_t rsb, int64_t csb, double* c, int64_t rsc, int64_t csc) {
-  rntm_t one = BLIS_RNTM_INITIALIZER;
-  bli_rntm_set_num_threads(1, &one);
-  double alpha = 1, beta = 0;
-  bli_dgemm_ex(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, const_cast<double*>(a), rsa, csa,
-               const_cast<double*>(b), rsb, csb, &beta, c, rsc, csc, nullptr, &one);
+template <typename T>
+void library_gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t rsa, int64_t csa, const T* b,
+                  int64_t rsb, int64_t csb, T* c, int64_t rsc, int64_t csc) {
+  const bool by_columns = csc == 1 ? rsb == 1 && csb != 1 : csa == 1 && rsa != 1;
+  rntm_t settings = one_thread(m * n * k, by_columns);
+  T alpha = 1, beta = 0;
+  const auto call = [&](auto gemm) {
+    gemm(BLIS_NO_TRANSPOSE, BLIS_NO_TRANSPOSE, m, n, k, &alpha, const_cast<T*>(a), rsa, csa,
+         const_cast<T*>(b), rsb, csb, &beta, c, rsc, csc, nullptr, &settings);
+  };
+  if constexpr (std::is_same_v<T, float>) call(bli_sgemm_ex);
+  else call(bli_dgemm_ex);
 }
 
 template <typename T>
@@ -220,19 +226,6 @@ void matmul_integer(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a
 }
 
 }  // namespace
-
-MatmulTile matmul_tile(int64_t batch, int64_t m, int64_t n, int64_t k) {
-  // Enough tiles for the cores of a big machine, each with work for about 0.1 ms, so that packing its
-  // operands stays below a tenth.
-  constexpr int64_t kTiles = 32, kLeastWork = 4 << 20, kLeastEdge = 96;
-  MatmulTile tile{std::max<int64_t>(m, 1), std::max<int64_t>(n, 1)};
-  for (int64_t tiles = std::max<int64_t>(batch, 1); tiles < kTiles; tiles *= 2) {
-    int64_t& edge = tile.m >= tile.n ? tile.m : tile.n;
-    if (edge < 2 * kLeastEdge || tile.m * tile.n * std::max<int64_t>(k, 1) < 2 * kLeastWork) break;
-    edge = ceil_div(ceil_div(edge, 2), 48) * 48;  // whole micro-tiles of 6x16 in either order
-  }
-  return tile;
-}
 
 void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
             MatrixView c) {

@@ -20,15 +20,10 @@ struct MatrixView {
 /// c[i] = a[i] b[i] for `batch` matrices, in parallel on the shared pool.
 /// bf16 and f16 accumulate in f32 and round once; integers wrap. `c` must not overlap itself or the operands.
 /// Shapes: a [m,k], b [k,n], c [m,n]; any may be 0 (k = 0 gives zeros).
-/// Throws: unsupported, for bool.
+/// Tiles are those of matmul_tile() (ir/matmul_tile.h).
+/// Throws: unsupported, for bool; device, without memory for copies of operands with odd strides.
 void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
             MatrixView c);
-
-/// Tile of `c` that matmul and plans use for a shape: a function of the shape alone.
-struct MatmulTile {
-  int64_t m, n;
-};
-MatmulTile matmul_tile(int64_t batch, int64_t m, int64_t n, int64_t k);
 
 /// The builtin kernel of that name, or null.
 /// "blis_sgemm", "blis_dgemm": buffers {A, B, C}, dims {batch, m, n, k, bsA, rsA, csA, bsB, rsB, csB, bsC,

@@ -43,10 +43,7 @@ double fma_generic(int64_t rounds, float* sink) {
   const V a = V{} + 0.999f, b = V{} + 1e-3f;
   for (int64_t r = 0; r < rounds; ++r) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kAccumulators; ++i) {
-      acc[i] = acc[i] * a + b;
-      asm volatile("" : "+g"(acc[i]));
-    }
+    for (int i = 0; i < kAccumulators; ++i) acc[i] = acc[i] * a + b;
   }
   for (int i = 0; i < kAccumulators; ++i) *sink += acc[i][0];
   return static_cast<double>(rounds) * kAccumulators * 4 * 2;
@@ -122,17 +119,35 @@ double measure_flops(Team& team) {
   return best;
 }
 
+/// Copies past the caches, so that a line written is not read first. `to` and `from` are 16-byte aligned.
+void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
+#if defined(__x86_64__)
+  for (size_t i = 0; i < bytes; i += 64) {
+    for (size_t j = 0; j < 64; j += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i + j),
+                       _mm_load_si128(reinterpret_cast<const __m128i*>(from + i + j)));
+  }
+  _mm_sfence();
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 double measure_copy(Team& team) {
-  // Far beyond the caches of a core; one array per member keeps its pages where that member runs.
-  constexpr size_t kBytes = size_t{32} << 20;
-  const size_t bytes = kBytes / static_cast<size_t>(std::min(team.size(), 8)) * 2;
+  // Arrays far beyond the caches, in slices of a fraction of a scheduler's time slice. One array per member
+  // keeps its pages where that member runs.
+  constexpr size_t kTotal = size_t{192} << 20, kSlice = size_t{2} << 20;
+  const size_t slices = std::max<size_t>(2, kTotal / 2 / kSlice / static_cast<size_t>(team.size()));
+  const size_t half = slices * kSlice;
   const ArenaLease memory =
-      ArenaPool::shared().lease(2 * bytes * static_cast<size_t>(team.size()), false, nullptr);
-  const auto from = [&](int rank) { return memory.data() + 2 * bytes * static_cast<size_t>(rank); };
-  team.run([&](int rank, int) { std::memset(from(rank), 1, 2 * bytes); });
+      ArenaPool::shared().lease(2 * half * static_cast<size_t>(team.size()), false, nullptr);
+  std::vector<size_t> next(static_cast<size_t>(team.size()) * 8);
+  const auto start = [&](int rank) { return memory.data() + 2 * half * static_cast<size_t>(rank); };
+  team.run([&](int rank, int) { std::memset(start(rank), 1, 2 * half); });
   return best_rate(team, kSeconds, [&](int rank) {
-    std::memcpy(from(rank) + bytes, from(rank), bytes);
-    return 2.0 * static_cast<double>(bytes);
+    const size_t at = next[static_cast<size_t>(rank) * 8]++ % slices * kSlice;
+    stream_copy(start(rank) + half + at, start(rank) + at, kSlice);
+    return 2.0 * static_cast<double>(kSlice);
   });
 }
 

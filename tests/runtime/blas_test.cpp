@@ -268,18 +268,5 @@ TEST(Builtins, CopyAndFillInChunks) {
   EXPECT_EQ(to[1000], 'x');
 }
 
-TEST(MatmulTile, DependsOnTheShapeAlone) {
-  set_option("KILN_NUM_THREADS", "1");
-  const MatmulTile one = matmul_tile(1, 1024, 1536, 384);
-  set_option("KILN_NUM_THREADS", "8");
-  const MatmulTile eight = matmul_tile(1, 1024, 1536, 384);
-  set_option("KILN_NUM_THREADS", "");
-  EXPECT_EQ(one.m, eight.m);
-  EXPECT_EQ(one.n, eight.n);
-  EXPECT_LT(one.m * one.n, 1024 * 1536 / 4);
-  EXPECT_EQ(matmul_tile(1, 10, 20, 30).m, 10);
-  EXPECT_EQ(matmul_tile(0, 0, 0, 0).n, 1);
-}
-
 }  // namespace
 }  // namespace kiln

@@ -29,7 +29,8 @@ Plan plan_of(const std::string& text) {
 
 std::string barriers(const std::string& text) {
   std::string out;
-  for (const BoundLaunch& l : bind_plan(plan_of(text), {})->launches) {
+  const auto bound = bind_plan(plan_of(text), {});
+  for (const BoundLaunch& l : bound->launches) {
     if (l.barrier) out += ' ';
     out += l.solo ? 'S' : 'P';
   }
