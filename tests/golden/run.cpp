@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/golden/run.h"
+
+#include <exception>
+
+#include "frontend/ops.h"
+#include "tests/golden/eval.h"
+
+namespace kiln::golden {
+
+Tensor tensor_of(const Json& entry) {
+  const HostTensor t = make_tensor(entry);
+  return dispatch(t.dtype, [&]<typename T>(T) -> Tensor {
+    const auto* p = reinterpret_cast<const T*>(t.bytes.data());
+    return Tensor::from_span(std::span<const T>(p, static_cast<size_t>(t.numel())), t.shape);
+  });
+}
+
+Values values_of(const Tensor& t) {
+  Values v{t.dtype(), t.sizes(), {}};
+  // A tensor of any dtype and strides, through its own conversion.
+  const std::vector<double> data = to(t.detach(), DType::f64).to_vector<double>();
+  v.data.assign(data.begin(), data.end());
+  return v;
+}
+
+Value value_of(const Json& j) {
+  if (j.is_null()) return {};
+  if (j.is_boolean()) return j.get<bool>();
+  if (j.is_number_integer()) return j.get<int64_t>();
+  if (j.is_number()) return j.get<double>();
+  if (j.is_array()) {
+    List list;
+    for (const Json& x : j) list.push_back(value_of(x));
+    return list;
+  }
+  const std::string s = j.get<std::string>();
+  if (s == "nan" || s == "inf" || s == "-inf") return number(j);
+  return s;
+}
+
+void run_case(Report& report, const std::string& id, bool compiled, const std::function<std::string()>& body) {
+  try {
+    const std::string difference = body();
+    report.line(id, compiled, difference.empty() ? Outcome::pass : Outcome::fail, difference);
+  } catch (const Unsupported& e) {
+    report.line(id, compiled, Outcome::unsupported, e.what());
+  } catch (const Error& e) {
+    const bool missing = e.kind() == ErrorKind::unsupported;
+    report.line(id, compiled, missing ? Outcome::unsupported : Outcome::fail, e.what());
+  } catch (const std::exception& e) {
+    report.line(id, compiled, Outcome::fail, e.what());
+  }
+}
+
+}  // namespace kiln::golden
