@@ -55,4 +55,10 @@ Value unreduce(Builder& b, Value reduced, Value like, std::span<const int64_t> d
   return b.expand(b.reshape(reduced, kept), to);
 }
 
+std::vector<Value> zero_grad(const GradArgs& a) {
+  std::vector<Value> out;
+  for (size_t i = 0; i < a.in.size(); ++i) out.push_back(a.needs[i] ? zeros_like(a.b, a.in[i]) : Value{});
+  return out;
+}
+
 }  // namespace kiln::rules

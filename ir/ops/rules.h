@@ -56,6 +56,8 @@ inline Value scale(Builder& b, Value x, double by) { return mul(b, x, b.constant
 inline Value plus(Builder& b, Value x, double c) { return add(b, x, b.constant_like(c, x)); }
 inline Value where(Builder& b, Value c, Value x, Value y) { return b.emit(op("where"), {c, x, y}); }
 inline Value zeros_like(Builder& b, Value x) { return b.constant_like(0, x); }
+/// Derivative of steps (floor, sign): zero, but there, as in PyTorch.
+std::vector<Value> zero_grad(const GradArgs& a);
 /// Puts back the dims that a reduction of `like` removed, and broadcasts to its shape.
 Value unreduce(Builder& b, Value reduced, Value like, std::span<const int64_t> dims);
 
