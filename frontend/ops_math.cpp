@@ -259,14 +259,14 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
   const int64_t ints[] = {lo.has_value(), hi.has_value()};
   return call_many("clamp", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
     Tensor y = x;
-    // The gradient passes where lo <= x <= hi, ends included; min and max would split it at ties.
+    // The gradient passes where lo < x < hi, ends excluded; min and max would split it at ties.
     const DType t = x.dtype();
     if (lo) {
-      const Tensor bound = expand_to(cast_to(s[0], t), x.sizes()), below = apply(op("lt"), {&y, &bound});
+      const Tensor bound = expand_to(cast_to(s[0], t), x.sizes()), below = apply(op("le"), {&y, &bound});
       y = apply(op("where"), {&below, &bound, &y});
     }
     if (hi) {
-      const Tensor bound = expand_to(cast_to(s.back(), t), x.sizes()), above = apply(op("gt"), {&y, &bound});
+      const Tensor bound = expand_to(cast_to(s.back(), t), x.sizes()), above = apply(op("ge"), {&y, &bound});
       y = apply(op("where"), {&above, &bound, &y});
     }
     return std::vector<Tensor>{y};
@@ -369,8 +369,12 @@ Tensor all(const Tensor& x, Loc loc) {
 Tensor logsumexp(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
   require_floating(x, "logsumexp", loc);
   return reduce_call("logsumexp", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
+    // Nothing to shift by where nothing is summed: the result is log(0).
+    if (count(x, d) == 0) return unary(op("log"), reduce(op("sum"), unary(op("exp"), x), d, keepdim));
     const Tensor top = reduce(op("amax"), x, d, true).detach(loc);
-    const Tensor finite = where(eq(abs(top, loc), Operand(static_cast<double>(INFINITY), loc)), Operand(0.0, loc), Operand(top, loc));
+    const Tensor infinite = binary(op("eq"), unary(op("abs"), top), constant_like(top, INFINITY));
+    const Tensor zero = constant_like(top, 0);
+    const Tensor finite = apply(op("where"), {&infinite, &zero, &top});
     const Tensor shifted = binary(op("sub"), x, finite);
     const Tensor s = unary(op("log"), reduce(op("sum"), unary(op("exp"), shifted), d, keepdim));
     return binary(op("add"), s, reshape_to(finite, s.sizes()));

@@ -261,13 +261,20 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
     require(x, "cat", loc);
     operands.push_back(&x);
   }
-  const int64_t d = wrap_dim(dim, tensors[0].dim(), "cat", loc);
+  // torch's exception: an empty 1-d tensor goes with any shape.
+  const auto free = [](const Tensor& x) { return x.dim() == 1 && x.numel() == 0; };
+  const auto shaped = std::find_if_not(tensors.begin(), tensors.end(), free);
+  const Tensor& model = shaped == tensors.end() ? tensors[0] : *shaped;
+  const int64_t d = wrap_dim(dim, model.dim(), "cat", loc);
   return call_many("cat", loc, operands, {&d, 1}, {}, [&](const auto&) {
+    Sizes none = model.sizes();
+    if (!none.empty()) none[static_cast<size_t>(d)] = 0;
     DType dtype = tensors[0].dtype();
     for (const Tensor& x : tensors) dtype = promote_types(dtype, x.dtype());
     std::vector<Tensor> cast;
     std::vector<const Tensor*> in;
-    for (const Tensor& x : tensors) cast.push_back(cast_to(x, dtype));
+    for (const Tensor& x : tensors)
+      cast.push_back(free(x) ? reshape_to(cast_to(x, dtype), none) : cast_to(x, dtype));
     for (const Tensor& x : cast) in.push_back(&x);
     return std::vector<Tensor>{apply(op("cat"), in, {d})};
   })[0];
