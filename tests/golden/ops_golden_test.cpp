@@ -135,14 +135,13 @@ std::string run_compiled(const Json& j) {
 }  // namespace
 }  // namespace kiln::golden
 
-/// One argument narrows the cases to ids that contain it.
 int main(int argc, char** argv) {
   using namespace kiln::golden;
   Report report("ops");
   const Json file = load("ops");
   for (const Json& j : file["cases"]) {
     const std::string id = j["id"].get<std::string>();
-    if (argc > 1 && id.find(argv[1]) == std::string::npos) continue;
+    if (argc > 1 && !wanted(id, argv[1])) continue;
     run_case(report, id, false, [&] { return run_eager(j); });
     run_case(report, id, true, [&] { return run_compiled(j); });
   }

@@ -39,6 +39,11 @@ Value value_of(const Json& j) {
   return s;
 }
 
+bool wanted(const std::string& id, const std::string& filter) {
+  if (filter.starts_with('=')) return id == filter.substr(1);
+  return id.find(filter) != std::string::npos;
+}
+
 void run_case(Report& report, const std::string& id, bool compiled, const std::function<std::string()>& body) {
   try {
     const std::string difference = body();

@@ -18,6 +18,9 @@ Values values_of(const Tensor& t);
 struct Value;
 Value value_of(const Json& j);
 
+/// Whether the program's one argument lets a case run: "=ID" names one, anything else is a part of its id.
+bool wanted(const std::string& id, const std::string& filter);
+
 /// Runs one case in one mode and prints its line: `body` returns what differs, or "".
 /// Unsupported and Error(unsupported) give "unsupported"; any other exception fails.
 void run_case(Report& report, const std::string& id, bool compiled, const std::function<std::string()>& body);
