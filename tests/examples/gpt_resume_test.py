@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the GPT example: interrupted by SIGKILL and by Ctrl-C, then resumed, it must end with the very
+bytes of an undisturbed run. Argument: the program."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "gpt"
+SMALL = "--layers 1 --dim 32 --heads 2 --seq 16 --batch 4 --sample 0 --eager-steps 0 --threads 2".split()
+STEPS = 120
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = self.folder.name
+        with open(self.path("text"), "w") as f:
+            f.write("".join(f"line {i * 7919 % 1000} of a text that repeats\n" for i in range(2000)))
+        self.env = dict(os.environ, KILN_CACHE_DIR=self.path("cache"))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def command(self, *more):
+        return [PROGRAM, "--data", self.path("text"), *SMALL, "--steps", str(STEPS), *more]
+
+    def run_gpt(self, *more, code=0):
+        done = subprocess.run(self.command(*more), env=self.env, capture_output=True, timeout=300)
+        self.assertEqual(done.returncode, code, done.stderr.decode())
+        return done
+
+    def undisturbed(self):
+        self.run_gpt("--checkpoint", self.path("whole"))
+        with open(self.path("whole"), "rb") as f:
+            return f.read()
+
+    def interrupted(self, sig):
+        """Starts a run that saves each step, waits for its first checkpoint, sends `sig`."""
+        part = self.path("part")
+        more = ["--checkpoint", part, "--save-every", "1"]
+        run = subprocess.Popen(self.command(*more), env=self.env, stdout=subprocess.DEVNULL)
+        deadline = time.time() + 120
+        while not os.path.exists(part) and run.poll() is None and time.time() < deadline:
+            time.sleep(0.002)
+        time.sleep(0.01)
+        run.send_signal(sig)
+        return run.wait(timeout=120), part
+
+    def check_resumed(self, part):
+        left = [n for n in os.listdir(self.dir) if n.startswith(".part.")]
+        self.run_gpt("--resume", part, "--checkpoint", self.path("end"), "--json", self.path("json"))
+        with open(self.path("json")) as f:
+            steps = json.load(f)["steps"]
+        self.assertLess(steps, STEPS, "the signal came too late to interrupt anything")
+        with open(self.path("end"), "rb") as f:
+            return left, f.read()
+
+    def test_killed(self):
+        whole = self.undisturbed()
+        code, part = self.interrupted(signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        _, end = self.check_resumed(part)
+        self.assertEqual(end, whole)
+
+    def test_stopped_by_ctrl_c(self):
+        whole = self.undisturbed()
+        code, part = self.interrupted(signal.SIGINT)
+        self.assertEqual(code, 0)
+        left, end = self.check_resumed(part)
+        self.assertEqual(left, [])
+        self.assertEqual(end, whole)
+
+    def test_damaged_checkpoint(self):
+        self.undisturbed()
+        with open(self.path("whole"), "r+b") as f:
+            f.truncate(os.path.getsize(self.path("whole")) - 1)
+        done = self.run_gpt("--resume", self.path("whole"), code=1)
+        self.assertIn(b"whole", done.stderr)
+        self.assertEqual(done.stderr.count(b"\n"), 1)
+
+    def test_missing_files(self):
+        done = self.run_gpt("--resume", self.path("none"), code=1)
+        self.assertIn(b"cannot read the file; No such file or directory", done.stderr)
+        done = self.run_gpt("--json", self.path("no/such"), code=1)
+        self.assertIn(b"cannot create a temporary in its folder", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
