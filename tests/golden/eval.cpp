@@ -53,7 +53,8 @@ Bound bind(const Function& f, std::vector<Value> positional, std::map<std::strin
   return bound;
 }
 
-Value call_named(const std::string& name, std::vector<Value> positional, std::map<std::string, Value> keywords) {
+Value call_named(const std::string& name, std::vector<Value> positional,
+                 std::map<std::string, Value> keywords) {
   const Function* f = find_function(name);
   if (!f) unsupported(name);
   return f->run(bind(*f, std::move(positional), std::move(keywords)));

@@ -44,7 +44,8 @@ bool wanted(const std::string& id, const std::string& filter) {
   return id.find(filter) != std::string::npos;
 }
 
-void run_case(Report& report, const std::string& id, bool compiled, const std::function<std::string()>& body) {
+void run_case(Report& report, const std::string& id, bool compiled,
+              const std::function<std::string()>& body) {
   try {
     const std::string difference = body();
     report.line(id, compiled, difference.empty() ? Outcome::pass : Outcome::fail, difference);

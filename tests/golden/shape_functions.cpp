@@ -54,7 +54,8 @@ Value flipped(const Bound& b) { return flip(b["x"].tensor(), b["dims"].integers(
 constexpr Function kFunctions[] = {
     {"torch.arange", "a b=None step=1", range},
     {"torch.bmm", "x y", [](const Bound& b) -> Value { return matmul(b["x"].tensor(), b["y"].tensor()); }},
-    {"torch.cat", "x dim=0", [](const Bound& b) -> Value { return cat(b["x"].tensors(), b["dim"].integer()); }},
+    {"torch.cat", "x dim=0",
+     [](const Bound& b) -> Value { return cat(b["x"].tensors(), b["dim"].integer()); }},
     {"torch.chunk", "x n dim=0",
      [](const Bound& b) -> Value {
        return list_of(chunk(b["x"].tensor(), b["n"].integer(), b["dim"].integer()));
