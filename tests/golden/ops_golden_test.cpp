@@ -136,14 +136,8 @@ std::string run_compiled(const Json& j) {
 }  // namespace kiln::golden
 
 int main(int argc, char** argv) {
-  using namespace kiln::golden;
-  Report report("ops");
-  const Json file = load("ops");
-  for (const Json& j : file["cases"]) {
-    const std::string id = j["id"].get<std::string>();
-    if (argc > 1 && !wanted(id, argv[1])) continue;
-    run_case(report, id, false, [&] { return run_eager(j); });
-    run_case(report, id, true, [&] { return run_compiled(j); });
-  }
-  return report.finish();
+  using kiln::golden::Json;
+  return kiln::golden::golden_main("ops", argc, argv, [](const Json&, const Json& j, bool compiled) {
+    return compiled ? kiln::golden::run_compiled(j) : kiln::golden::run_eager(j);
+  });
 }

@@ -2,6 +2,7 @@
 #include "tests/golden/run.h"
 
 #include <exception>
+#include <iostream>
 
 #include "frontend/ops.h"
 #include "tests/golden/eval.h"
@@ -39,11 +40,6 @@ Value value_of(const Json& j) {
   return s;
 }
 
-bool wanted(const std::string& id, const std::string& filter) {
-  if (filter.starts_with('=')) return id == filter.substr(1);
-  return id.find(filter) != std::string::npos;
-}
-
 void run_case(Report& report, const std::string& id, bool compiled,
               const std::function<std::string()>& body) {
   try {
@@ -56,6 +52,33 @@ void run_case(Report& report, const std::string& id, bool compiled,
     report.line(id, compiled, missing ? Outcome::unsupported : Outcome::fail, e.what());
   } catch (const std::exception& e) {
     report.line(id, compiled, Outcome::fail, e.what());
+  }
+}
+
+namespace {
+
+bool wanted(const std::string& id, const std::string& filter) {
+  if (filter.starts_with('=')) return id == filter.substr(1);
+  return id.find(filter) != std::string::npos;
+}
+
+}  // namespace
+
+int golden_main(const std::string& family, int argc, char** argv,
+                const std::function<std::string(const Json&, const Json&, bool)>& run) {
+  try {
+    Report report(family);
+    const Json file = load(family);
+    for (const Json& j : file["cases"]) {
+      const std::string id = j["id"].get<std::string>();
+      if (argc > 1 && !wanted(id, argv[1])) continue;
+      for (const bool compiled : {false, true})
+        run_case(report, id, compiled, [&] { return run(file, j, compiled); });
+    }
+    return report.finish();
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << std::endl;
+    return 2;
   }
 }
 

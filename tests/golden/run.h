@@ -18,8 +18,11 @@ Values values_of(const Tensor& t);
 struct Value;
 Value value_of(const Json& j);
 
-/// Whether the program's one argument lets a case run: "=ID" names one, anything else is a part of its id.
-bool wanted(const std::string& id, const std::string& filter);
+/// Runs all cases of a family; `run` takes a case and whether to compile, and returns what differs, or "".
+/// The program's one argument narrows the cases: "=ID" names one, anything else is a part of an id.
+/// Returns the exit status.
+int golden_main(const std::string& family, int argc, char** argv,
+                const std::function<std::string(const Json& file, const Json& one, bool compiled)>& run);
 
 /// Runs one case in one mode and prints its line: `body` returns what differs, or "".
 /// Unsupported and Error(unsupported) give "unsupported"; any other exception fails.
