@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <shared_mutex>
@@ -308,12 +309,16 @@ bool link(const LinkInput& in, Owned& out) {
 
 template <typename Input>
 int guarded(bool (*work)(const Input&, Owned&), const Input* input, Output* output) {
-  auto* owned = new Owned;
+  *output = {};
+  auto* owned = new (std::nothrow) Owned;
+  if (!owned) return 1;
   bool ok = false;
   try {
     ok = work(*input, *owned);
   } catch (const std::exception& e) {
     owned->log += e.what();
+  } catch (...) {
+    owned->log += "an exception of unknown type";
   }
   *output = {{owned->bytes.data(), owned->bytes.size()}, {owned->log.data(), owned->log.size()}, owned};
   return ok ? 0 : 1;
