@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "ir/base/error.h"
-#include "ir/matmul_tile.h"
+#include "ir/base/matmul_tile.h"
 #include "runtime/arena.h"
 #include "runtime/thread_pool.h"
 

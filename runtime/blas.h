@@ -20,7 +20,7 @@ struct MatrixView {
 /// c[i] = a[i] b[i] for `batch` matrices, in parallel on the shared pool.
 /// bf16 and f16 accumulate in f32 and round once; integers wrap. `c` must not overlap itself or the operands.
 /// Shapes: a [m,k], b [k,n], c [m,n]; any may be 0 (k = 0 gives zeros).
-/// Tiles are those of matmul_tile() (ir/matmul_tile.h).
+/// Tiles are those of matmul_tile() (ir/base/matmul_tile.h).
 /// Throws: unsupported, for bool; device, without memory for copies of operands with odd strides.
 void matmul(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
             MatrixView c);

@@ -32,7 +32,7 @@ build=$root/build/$preset
 mkdir -p "$build"
 cmake -S "$root" --preset "$preset" >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log" >&2; echo "test: configuring failed" >&2; exit 1; }
-cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
+cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- -k 0  # all errors at once
 
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 status=0

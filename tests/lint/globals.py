@@ -11,7 +11,11 @@ ALLOWED = {
     "ir/base/options.cpp": "the option table's overrides",
     "ir/base/atomic_file.cpp": "numbers temporary names",
     "ir/interpret.cpp": "the functions that the runtime installs",
-    "frontend/context.cpp": "the process's Context and the thread's State",
+    "frontend/cursor.cpp": "numbers calls",
+    "frontend/eager.cpp": "numbers tape entries",
+    "frontend/nn/module.cpp": "numbers hooks",
+    "frontend/state.cpp": "the thread's State and the process's Generator",
+    "frontend/tensor.cpp": "numbers tensors",
     "runtime/machine.cpp": "limits of the machine, measured once a process",
     "runtime/thread_pool.cpp": "the process's workers, made anew in a forked child",
 }
@@ -37,7 +41,7 @@ def declared(text):
 
 def is_variable(scope, text):
     if text.startswith("class{}"):  # after a class body: "struct {...} x;"
-        return text.removeprefix("class{}").strip() != ""
+        return scope == "namespace" and text.removeprefix("class{}").strip() != ""
     if NOT_A_VARIABLE.match(text) or FORWARD.match(text):
         return False
     name = declared(text)

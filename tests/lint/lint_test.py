@@ -101,6 +101,7 @@ class Globals(unittest.TestCase):
     inline constexpr std::string_view kNames[] = {"x", "y"};
     using A = std::vector<int>; struct B; enum class E : int { a, b = 3 };
     class C final : public D { int x_ = 3; static const int kY; Fn fn_{}; static C make(int a = 3);
+     enum class K { a } k = K::a; struct { int u; } v_;
      public: bool operator==(const C&) const = default; };
     template <class T> struct F { T t; };
     int f(int a = 3, T b = {}); static_assert(sizeof(int) == 4);

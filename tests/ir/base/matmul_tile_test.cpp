@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/matmul_tile.h"
+#include "ir/base/matmul_tile.h"
 
 #include <gtest/gtest.h>
 
