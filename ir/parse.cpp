@@ -34,6 +34,10 @@ class Parser {
     throw Error(ErrorKind::invalid,
                 fmt::format("parse_graph: line {}, column {}: expected {}", line, column, expected));
   }
+  [[noreturn]] void fail_at(size_t at, std::string_view expected) {
+    at_ = at;
+    fail(expected);
+  }
   void skip() {
     while (at_ < text_.size()) {
       if (std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
@@ -62,8 +66,7 @@ class Parser {
     skip();
     const size_t from = at_;
     if (name() == w) return;
-    at_ = from;
-    fail(fmt::format("'{}'", w));
+    fail_at(from, fmt::format("'{}'", w));
   }
   template <typename T>
   T number(std::string_view what) {
@@ -91,11 +94,11 @@ class Parser {
     return number<int>("a value number");
   }
   Value value() {
+    skip();
     const size_t from = at_;
     const auto it = values_.find(id());
     if (it != values_.end()) return it->second;
-    at_ = from;
-    fail("a value that is defined above");
+    fail_at(from, "a value that is defined above");
   }
   Shape dims() {
     punct('[');
@@ -118,12 +121,12 @@ class Parser {
     return text_.substr(from, at_ - from);
   }
   DType dtype() {
+    skip();
     const size_t from = at_;
     const std::string n = name();
     for (int i = 0; i < kDTypeCount; ++i)
       if (dtype_name(static_cast<DType>(i)) == n) return static_cast<DType>(i);
-    at_ = from;
-    fail("a dtype");
+    fail_at(from, "a dtype");
   }
   Type type() {
     const DType t = dtype();
@@ -185,13 +188,12 @@ class Parser {
   }
   void node(int n) {
     skip();
+    const size_t type_at = at_;
     const Type t = type();
-    const size_t from = at_;
+    skip();
+    const size_t op_at = at_;
     const std::optional<Op> o = find_op(name());
-    if (!o) {
-      at_ = from;
-      fail("an op");
-    }
+    if (!o) fail_at(op_at, "an op");
     std::vector<Value> in;
     skip();
     if (at_ < text_.size() && text_[at_] == '%') {
@@ -200,9 +202,9 @@ class Parser {
     }
     Attrs a = attrs(def(*o));
     if (def(*o).inputs >= 0 && static_cast<size_t>(def(*o).inputs) != in.size())
-      fail(fmt::format("{} operands of {}", def(*o).inputs, def(*o).name));
+      fail_at(op_at, fmt::format("{} operands of {}", def(*o).inputs, def(*o).name));
     const Value v = g_.add_node(*o, in, std::move(a));
-    if (g_.type(v) != t) fail(fmt::format("type {} for {}", g_.type(v).str(), def(*o).name));
+    if (g_.type(v) != t) fail_at(type_at, fmt::format("type {} for {}", g_.type(v).str(), def(*o).name));
     values_[n] = v;
   }
   void output() {

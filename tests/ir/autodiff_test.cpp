@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every derivative rule against central differences in double on the interpreter, first and second
+// derivatives; the values that are stated for kinks; the walk itself.
+#include "ir/autodiff.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+
+#include "tests/ir/testing.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT
+using Ints = std::vector<int64_t>;
+using Emit = std::function<Value(GraphBuilder&, const std::vector<Value>&)>;
+
+/// One use of an op: the shapes of its float operands, their range, and how it is emitted.
+struct Case {
+  std::string name;
+  std::vector<Ints> shapes;
+  Emit emit;
+  double lo = -2, hi = 2;
+};
+
+Value index(GraphBuilder& b, const Shape& s, std::initializer_list<double> pattern) {
+  // The pattern repeated over the elements in row-major order.
+  const Dim n = numel(s);
+  Value flat = b.emit(op("iota"), {}, {int64_t{0}, Shape{n}});
+  Value out = b.constant_like(0, flat);
+  const Value period = b.constant_like(static_cast<double>(pattern.size()), flat);
+  const Value at = b.emit(op("remainder"), {flat, period});
+  double i = 0;
+  for (double p : pattern) {
+    const Value here = b.emit(op("eq"), {at, b.constant_like(i++, flat)});
+    out = b.emit(op("where"), {here, b.constant_like(p, flat), out});
+  }
+  return b.reshape(out, s);
+}
+
+auto with(Op o, Attrs attrs) {
+  return [=](GraphBuilder& b, const std::vector<Value>& x) { return b.emit(o, x, attrs); };
+}
+
+/// Gathers, scatters and contractions.
+std::vector<Case> place_cases() {
+  return {
+      {"take",
+       {{4, 3}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         return b.emit(op("take"), {x[0], index(b, {2, 3}, {1, -1, 1, 0})}, {int64_t{0}});
+       }},
+      {"take_along",
+       {{3, 4}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         return b.emit(op("take_along"), {x[0], index(b, {3, 2}, {3, 0, -1})}, {int64_t{1}});
+       }},
+      {"index_add",
+       {{3, 4}, {3, 5}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         return b.emit(op("index_add"), {x[0], index(b, {5}, {0, 3, 3, -4, 1}), x[1]}, {int64_t{1}});
+       }},
+      {"scatter_add",
+       {{3, 4}, {2, 4}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         return b.emit(op("scatter_add"), {x[0], index(b, {2, 4}, {0, 2, 2}), x[1]}, {int64_t{0}});
+       }},
+      {"dot_general", {{2, 3}, {3, 4}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{0}})},
+      {"dot_general", {{2, 3}, {4, 3}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{1}})},
+      {"dot_general", {{3, 2}, {3, 4}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{0}, Ints{0}})},
+      {"dot_general",
+       {{2, 3, 4, 2}, {2, 4, 2, 3}},
+       with(op("dot_general"), {Ints{1}, Ints{3}, Ints{3, 2}, Ints{2, 1}})},
+      {"dot_general", {{2, 0}, {0, 3}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{0}})},
+      {"dot_general", {{3}, {2}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{}, Ints{}})},
+      {"cast",
+       {{3}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         return b.emit(op("mul"), {x[0], b.cast(x[0], DType::f64)});
+       }},
+  };
+}
+
+/// Every differentiable op, in the forms that matter.
+std::vector<Case> cases() {
+  std::vector<Case> c = {
+      {"where",
+       {{3, 2}, {3, 2}},
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         const Value c = b.emit(op("lt"), {index(b, {3, 2}, {0, 1, 0}), index(b, {3, 2}, {1})});
+         return b.emit(op("where"), {c, x[0], x[1]});
+       }},
+      {"sum", {{3, 1, 4}}, with(op("sum"), {Ints{2, 1}})},
+      {"sum", {{}}, with(op("sum"), {Ints{}})},
+      {"prod", {{3, 4}}, with(op("prod"), {Ints{1}}), 0.5, 1.5},
+      {"amax", {{3, 4}}, with(op("amax"), {Ints{1}})},
+      {"amin", {{3, 4}}, with(op("amin"), {Ints{0, 1}})},
+      {"expand", {{3, 1}}, with(op("expand"), {Shape{2, 3, 4}})},
+      {"expand", {{}}, with(op("expand"), {Shape{5}})},
+      {"expand", {{1, 1, 2}}, with(op("expand"), {Shape{1, 3, 2}})},
+      {"permute", {{2, 3, 4}}, with(op("permute"), {Ints{2, 0, 1}})},
+      {"reshape", {{2, 6}}, with(op("reshape"), {Shape{3, 4}})},
+      {"slice", {{5, 4}}, with(op("slice"), {Shape{1, 0}, Shape{5, 3}, Ints{3, 1}})},
+      {"slice", {{5}}, with(op("slice"), {Shape{2}, Shape{2}, Ints{2}})},
+      {"slice", {{6}}, with(op("slice"), {Shape{1}, Shape{5}, Ints{2}})},
+      {"pad", {{2, 3}}, with(op("pad"), {Shape{1, 0}, Shape{0, 2}, Ints{2, 0}, 3.0})},
+      {"pad", {{0}}, with(op("pad"), {Shape{1}, Shape{1}, Ints{2}, 3.0})},
+      {"flip", {{2, 3}}, with(op("flip"), {Ints{1}})},
+      {"cat", {{2, 3}, {2, 1}, {2, 0}}, with(op("cat"), {int64_t{1}})},
+  };
+  for (Case& p : place_cases()) c.push_back(std::move(p));
+  for (const OpDef* d : all_ops()) {
+    if (d->kind != OpKind::elementwise || !d->grad || d->name == "cast" || d->name == "where") continue;
+    for (const Ints& s : {Ints{2, 3}, Ints{}, Ints{0}})
+      c.push_back({std::string(d->name), std::vector<Ints>(static_cast<size_t>(d->inputs), s),
+                   with(*find_op(d->name), {}), d->lo, d->hi});
+  }
+  return c;
+}
+
+/// x -> loss, a 0-d f64, as a graph with one input per operand; the gradient's graph has the loss's gradients
+/// as outputs.
+struct Function {
+  Graph g;
+  std::vector<Value> x;
+  Value loss;
+};
+/// sum(v * w), w fixed irregular weights: every element of v counts, each differently.
+Value weighted(GraphBuilder& b, Value v, int salt) {
+  const Type t = b.type(v);
+  Value n = b.emit(op("iota"), {}, {int64_t{0}, Shape{numel(t.shape)}});
+  n = b.emit(
+      op("sin"),
+      {b.emit(op("add"), {b.cast(n, DType::f64), b.constant(1 + salt, {DType::f64, {numel(t.shape)}})})});
+  const Value product = b.emit(op("mul"), {b.reshape(v, {numel(t.shape)}), n});
+  return b.sum(product, {0});
+}
+Function function_of(const Case& c) {
+  Function f;
+  for (const Ints& s : c.shapes)
+    f.x.push_back(f.g.add_input({DType::f64, Shape(s.begin(), s.end())}, InputKind::arg, ""));
+  GraphBuilder b(f.g);
+  f.loss = weighted(b, c.emit(b, f.x), 0);
+  return f;
+}
+/// Adds the gradients, and makes the function whose loss is a weighted sum of them.
+Function gradient_of(Function f, std::vector<Value>& grads) {
+  grads = gradients(f.g, f.loss, f.x);
+  GraphBuilder b(f.g);
+  Value sum = b.constant(0, {DType::f64, {}});
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (grads[i].valid()) sum = b.emit(op("add"), {sum, weighted(b, grads[i], 10 * static_cast<int>(i))});
+  f.loss = sum;
+  return f;
+}
+
+double value_of(const Function& f, const std::vector<HostTensor>& in) {
+  Graph g = f.g;
+  g.outputs.clear();
+  g.add_output(f.loss);
+  return numbers(interpret(g, in)[0])[0];
+}
+
+/// Compares the gradients of f with differences of order 4, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
+void check_gradients(const Function& f, std::vector<HostTensor> in) {
+  Graph g = f.g;
+  const std::vector<Value> grads = gradients(g, f.loss, f.x);
+  verify(g);
+  for (size_t i = 0; i < f.x.size(); ++i) {
+    std::vector<double> got(static_cast<size_t>(in[i].ref.numel()), 0.);
+    if (grads[i].valid()) {
+      ASSERT_EQ(g.type(grads[i]), g.type(f.x[i]));
+      g.outputs.clear();
+      g.add_output(grads[i]);
+      got = numbers(interpret(g, in)[0]);
+    }
+    double* p = static_cast<double*>(in[i].ref.data);
+    for (size_t j = 0; j < got.size(); ++j) {
+      constexpr double h = 1e-3;
+      const double at = p[j];
+      double d[4];
+      const double steps[4] = {h, -h, 2 * h, -2 * h};
+      for (int s = 0; s < 4; ++s) {
+        p[j] = at + steps[s];
+        d[s] = value_of(f, in);
+      }
+      p[j] = at;
+      const double want = (8 * (d[0] - d[1]) - (d[2] - d[3])) / (12 * h);
+      ASSERT_NEAR(got[j], want, 2e-8 * std::max(1., std::fabs(want))) << "operand " << i << " element " << j;
+    }
+  }
+}
+
+/// Operands away from kinks of the ops: distinct values, none within 4e-3 of another or of a multiple of 1/2.
+std::vector<HostTensor> operands(const Case& c) {
+  Rng rng{17};
+  std::vector<HostTensor> in;
+  for (const Ints& s : c.shapes) {
+    HostTensor t = random_tensor(DType::f64, s, rng, c.lo + 0.01, c.hi - 0.01);
+    double* p = static_cast<double*>(t.ref.data);
+    for (int64_t i = 0; i < t.ref.numel(); ++i) {
+      const double off = std::remainder(p[i], 0.5);
+      if (std::fabs(off) < 0.02) p[i] += off < 0 ? -0.02 : 0.02;
+    }
+    in.push_back(t);
+  }
+  return in;
+}
+
+TEST(Autodiff, EveryRuleMatchesDifferences) {
+  std::map<std::string, int> seen;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(
+        fmt::format("{} of {} operands, the first of rank {}", c.name, c.shapes.size(), c.shapes[0].size()));
+    ++seen[c.name];
+    const Function f = function_of(c);
+    check_gradients(f, operands(c));
+    std::vector<Value> grads;
+    const Function second = gradient_of(f, grads);
+    for (Value g : grads) EXPECT_TRUE(g.valid());
+    check_gradients(second, operands(c));
+  }
+  for (const OpDef* d : all_ops())
+    EXPECT_EQ(seen.count(std::string(d->name)) > 0, d->grad != nullptr) << d->name;
+}
+
+/// Gradients of sum(o(in...)) as numbers.
+std::vector<std::vector<double>> gradients_at(Op o, const std::vector<HostTensor>& in,
+                                              const Attrs& attrs = {}) {
+  Graph g;
+  std::vector<Value> x;
+  for (const HostTensor& t : in)
+    x.push_back(
+        g.add_input({t.ref.dtype, Shape(t.ref.shape.begin(), t.ref.shape.end())}, InputKind::arg, ""));
+  GraphBuilder b(g);
+  const Value y = b.emit(o, x, attrs);
+  Ints all;
+  for (int d = 0; d < b.type(y).rank(); ++d) all.push_back(d);
+  for (Value v : gradients(g, b.sum(y, all), x)) g.add_output(v);
+  std::vector<std::vector<double>> out;
+  for (const HostTensor& t : interpret(g, in)) out.push_back(numbers(t));
+  return out;
+}
+HostTensor vec(const std::vector<double>& v) {
+  return tensor(DType::f32, {static_cast<int64_t>(v.size())}, v);
+}
+using Numbers = std::vector<double>;
+
+TEST(Autodiff, StatedValuesAtKinks) {
+  EXPECT_EQ(gradients_at(op("abs"), {vec({0, -0.0, 1})})[0], (Numbers{0, 0, 1}));
+  const auto max = gradients_at(op("maximum"), {vec({1, 2, 3}), vec({1, 3, 2})});
+  EXPECT_EQ(max[0], (Numbers{0.5, 0, 1}));
+  EXPECT_EQ(max[1], (Numbers{0.5, 1, 0}));
+  EXPECT_EQ(gradients_at(op("minimum"), {vec({1, 2}), vec({1, 3})})[1], (Numbers{0.5, 0}));
+  EXPECT_EQ(gradients_at(op("amax"), {vec({3, 1, 3, 1})}, {Ints{0}})[0], (Numbers{0.5, 0, 0.5, 0}));
+  const auto pow = gradients_at(op("pow"), {vec({0, 0, 2, -2}), vec({0, 2, 0, 2})});
+  EXPECT_EQ(pow[0], (Numbers{0, 0, 0, -4}));
+  EXPECT_EQ(pow[1][0], 0);
+  EXPECT_EQ(pow[1][1], 0);
+  EXPECT_TRUE(std::isnan(pow[1][3]));
+  EXPECT_EQ(gradients_at(op("prod"), {vec({2, 0, 3})}, {Ints{0}})[0], (Numbers{0, 6, 0}));
+  EXPECT_EQ(gradients_at(op("prod"), {vec({0, 0, 3})}, {Ints{0}})[0], (Numbers{0, 0, 0}));
+  EXPECT_EQ(gradients_at(op("prod"), {vec({2, 4, 3})}, {Ints{0}})[0], (Numbers{12, 6, 8}));
+  EXPECT_EQ(gradients_at(op("sqrt"), {vec({0})})[0], Numbers{INFINITY});
+}
+
+TEST(Autodiff, RulesEmitFewNodes) {
+  const auto emitted = [](std::string_view name) {
+    Graph g;
+    GraphBuilder b(g);
+    std::vector<Value> x;
+    for (int i = 0; i < def(*find_op(name)).inputs; ++i)
+      x.push_back(g.add_input({DType::f32, {4}}, InputKind::arg, ""));
+    const Value y = b.emit(*find_op(name), x, {});
+    const Node n = g.nodes.back();
+    const TapeEntry tape[] = {{n.op, n.in, n.out, &n.attrs, {}}};
+    const Value seed = g.add_input({DType::f32, {4}}, InputKind::arg, "");
+    const size_t before = g.nodes.size();
+    differentiate(b, {tape, {{y, seed}}, [](Value) { return true; }, {}, {}});
+    std::string ops;
+    for (size_t i = before; i < g.nodes.size(); ++i) ops += fmt::format("{} ", def(g.nodes[i].op).name);
+    return ops;
+  };
+  EXPECT_EQ(emitted("tanh"), "mul constant sub mul ");
+  EXPECT_EQ(emitted("sigmoid"), "constant sub mul mul ");
+  EXPECT_EQ(emitted("rsqrt"), "mul mul constant mul mul ");
+  EXPECT_EQ(emitted("exp"), "mul ");
+  EXPECT_EQ(emitted("add"), "");
+  EXPECT_EQ(emitted("mul"), "mul mul ");
+  EXPECT_EQ(emitted("div"), "div mul neg ");
+}
+
+TEST(Autodiff, ConstantsStopTheWalkAndIntegersGetNoGradient) {
+  Graph g;
+  GraphBuilder b(g);
+  const Value x = g.add_input({DType::f32, {2}}, InputKind::arg, "x");
+  const Value whole = b.emit(op("floor"), {x});
+  const Value loss = b.sum(b.emit(op("mul"), {x, whole}), {0});
+  const std::vector<Value> grad = gradients(g, loss, {x});
+  g.add_output(grad[0]);
+  EXPECT_EQ(numbers(interpret(g, std::vector<HostTensor>{vec({1.5, -1.5})})[0]), (Numbers{1, -2}));
+  Graph h;
+  GraphBuilder c(h);
+  const Value y = h.add_input({DType::f32, {2}}, InputKind::arg, "y");
+  const Value back = c.cast(c.cast(y, DType::i64), DType::f32);
+  EXPECT_FALSE(gradients(h, c.sum(back, {0}), {y})[0].valid());
+}
+
+TEST(Autodiff, LeavesCompleteAsSoonAsTheirLastUseIsDone) {
+  Graph g;
+  GraphBuilder b(g);
+  const Type t{DType::f32, {}};
+  const Value x = g.add_input(t, InputKind::arg, "x"), w1 = g.add_input(t, InputKind::param, "w1"),
+              w2 = g.add_input(t, InputKind::param, "w2");
+  const Value h = b.emit(op("mul"), {x, w1}), y = b.emit(op("mul"), {h, w2});
+  const std::vector<Node> nodes = g.nodes;
+  std::vector<TapeEntry> tape;
+  for (const Node& n : nodes) tape.push_back({n.op, n.in, n.out, &n.attrs, {}});
+  std::vector<int> order;
+  const auto hook = [&](Value v, Value grad) {
+    order.push_back(v.id);
+    return v == h ? b.emit(op("neg"), {grad}) : grad;
+  };
+  const auto needs = [&](Value v) { return v.id != x.id; };
+  const auto done = differentiate(b, {tape, {{y, b.constant(1, t)}}, needs, hook, {}});
+  EXPECT_EQ(order, (std::vector<int>{y.id, h.id, w2.id, w1.id}));
+  g.add_output(done.back().second);
+  const std::vector<HostTensor> in = {scalar(DType::f32, 3), scalar(DType::f32, 5), scalar(DType::f32, 7)};
+  EXPECT_EQ(numbers(interpret(g, in)[0]), Numbers{-21});  // the hook's sign
+}
+
+}  // namespace
+}  // namespace kiln
