@@ -17,8 +17,7 @@ namespace kiln {
 namespace {
 
 constexpr OptionDef kOptions[] = {
-    {"KILN_CACHE_DIR", "path", "",
-     "folder of the disk cache; default $XDG_CACHE_HOME/kiln or ~/.cache/kiln"},
+    {"KILN_CACHE_DIR", "path", "", "folder of the disk cache; default $XDG_CACHE_HOME/kiln or ~/.cache/kiln"},
     {"KILN_CACHE_LIMIT_MB", "int", "4096",
      "size bound of the disk cache; least recently used entries go first"},
     {"KILN_COMPILE", "choice:on|off|check", "on",
@@ -26,6 +25,8 @@ constexpr OptionDef kOptions[] = {
     {"KILN_DUMP", "tokens:trace|grad|partition|loops|source|image|plan|tune", "",
      "stages of compilation to write as numbered files"},
     {"KILN_DUMP_DIR", "path", "kiln-dump", "folder for the files of KILN_DUMP"},
+    {"KILN_FUZZ_GRAPHS", "int", "2000", "graphs that the code generation fuzzer makes"},
+    {"KILN_FUZZ_SEED", "int", "1", "its first seed"},
     {"KILN_GOLDENS", "path", "", "folder that holds ops.json and the rest; default tests/goldens"},
     {"KILN_JIT_LIBRARY", "path", "",
      "the compiler library to open; default is searched beside libkiln and the program"},

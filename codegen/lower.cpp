@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/lower.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/lower_parts.h"
+#include "codegen/source_cpu.h"
+#include "ir/access.h"
+
+namespace kiln {
+
+std::string LowerOptions::str() const { return fmt::format("fuse={}", fuse); }
+
+namespace {
+
+using detail::Cell;
+using detail::Overwrite;
+using detail::Work;
+
+Dim bytes_of(const Type& t) { return numel(t.shape) * Dim(static_cast<int64_t>(dtype_size(t.dtype))); }
+
+class Lowering {
+ public:
+  Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+           const LowerOptions& o)
+      : g_(g), target_(target), pool_(program_.plan) {
+    FuseOptions f;
+    f.fuse = o.fuse;
+    size_t external = 0;
+    for (const GraphInput& in : g.inputs) {
+      const bool given = in.kind != InputKind::scalar && !layouts.empty();
+      KILN_ASSERT(!given || external < layouts.size(), "{} layouts for more external inputs", layouts.size());
+      f.inputs.push_back(given ? layouts[external]
+                               : TensorLayout{contiguous_dims(g.type(in.value).shape), Dim(0)});
+      if (in.kind != InputKind::scalar) ++external;
+    }
+    inputs_ = f.inputs;
+    fused_ = fuse(g, f);
+  }
+
+  LoweredProgram run() {
+    make_cells();
+    for (const Step& s : fused_.steps) s.kernel >= 0 ? add_kernel(fused_.kernels[s.kernel]) : add_node(s);
+    find_overwrites();
+    std::vector<int> clashes;
+    std::vector<std::vector<int>> intervals = detail::schedule(works_, overwrites_, cell_count(), clashes);
+    if (!clashes.empty()) {
+      for (int i : clashes) write_late(i);
+      overwrites_ = late_;
+      clashes.clear();
+      intervals = detail::schedule(works_, overwrites_, cell_count(), clashes);
+      KILN_ASSERT(clashes.empty(), "an input cannot be overwritten after all its readers");
+    }
+    place_buffers(intervals);
+    emit(intervals);
+    finish_plan();
+    return std::move(program_);
+  }
+
+ private:
+  Plan& plan() { return program_.plan; }
+  int cell_count() const { return static_cast<int>(cells_.size()); }
+  int value_cell(Value v) const { return v.id; }
+  int partial_cell(int i) const { return g_.value_count() + i; }
+  int output_cell(int slot) const {
+    return g_.value_count() + static_cast<int>(fused_.partials.size()) + slot;
+  }
+
+  // --- cells ---
+
+  void make_cells() {
+    for (int v = 0; v < g_.value_count(); ++v) {
+      const Type& t = g_.type(Value{v});
+      cells_.push_back({t.dtype, bytes_of(t), -1, fmt::format("%{}", v)});
+    }
+    for (const Partial& p : fused_.partials)
+      cells_.push_back(
+          {p.dtype, p.tasks * p.columns * Dim(static_cast<int64_t>(dtype_size(p.dtype))), -1, "partial"});
+    for (const GraphOutput& o : g_.outputs)
+      cells_.push_back({g_.type(o.value).dtype, bytes_of(g_.type(o.value)), -1, o.name});
+    for (const GraphInput& in : g_.inputs) {
+      cells_[in.value.id].name = in.name;
+      PlanBuffer b{BufferKind::external, cells_[in.value.id].dtype, 0, -1, -1, in.name};
+      b.kind = in.kind == InputKind::scalar ? BufferKind::scalar : BufferKind::external;
+      b.index = in.kind == InputKind::scalar ? plan().scalar_count++ : plan().external_count++;
+      b.bytes = pool_.add(in.kind == InputKind::scalar ? Dim(8) : cells_[in.value.id].bytes);
+      cells_[in.value.id].buffer = add_buffer(std::move(b));
+    }
+    for (const GraphOutput& o : g_.outputs)
+      if (o.alias_input < 0) ++plan().output_count;
+  }
+  int add_buffer(PlanBuffer b) {
+    plan().buffers.push_back(std::move(b));
+    return static_cast<int>(plan().buffers.size()) - 1;
+  }
+  int new_cell(DType t, const Dim& bytes, const char* name) {
+    cells_.push_back({t, bytes, -1, name});
+    return cell_count() - 1;
+  }
+  int cell_of(const Binding& b) const {
+    if (b.kind == Binding::Kind::value) return b.id;
+    return b.kind == Binding::Kind::partial ? partial_cell(b.id) : output_cell(b.id);
+  }
+
+  // --- works ---
+
+  int kernel_index(const std::string& symbol, bool builtin = false) {
+    const auto [at, fresh] = kernels_.try_emplace(symbol, static_cast<int>(plan().kernels.size()));
+    if (fresh) plan().kernels.push_back({builtin, symbol});
+    return at->second;
+  }
+  void add_source(KernelSource s) {
+    if (sources_.insert(s.name).second) program_.kernels.push_back(std::move(s));
+  }
+
+  void add_kernel(const FusedKernel& k) {
+    Work w;
+    for (size_t i = 0; i < k.params.size(); ++i) {
+      const int c = cell_of(k.params[i]);
+      w.cells.push_back(c);
+      if (k.kernel.params[i].read) w.reads.push_back(c);
+      if (k.kernel.params[i].written) w.writes.push_back(c);
+      w.bytes = w.bytes + cells_[c].bytes;
+    }
+    w.nodes = k.nodes;
+    add_loop(k.kernel, std::move(w));
+  }
+
+  void add_loop(const loop::Kernel& k, Work w) {
+    const CpuKernel source = write_cpu_kernel(k, target_);
+    if (source.tasks.is(0)) return;
+    w.kernel = kernel_index(source.symbol);
+    add_source({source.symbol + ".cpp", source.text, {source.symbol}});
+    w.dims = k.dims;
+    w.tasks = source.tasks;
+    w.scratch = source.scratch_bytes;
+    w.in_place = source.single_pass;
+    w.flops = Dim(0);
+    for (int n : w.nodes) {
+      const Node& node = g_.nodes[n];
+      const Type& t = def(node.op).kind == OpKind::reduce ? g_.type(node.in[0]) : g_.type(node.out);
+      w.flops = w.flops + numel(t.shape) * Dim(static_cast<int64_t>(def(node.op).flops));
+    }
+    works_.push_back(std::move(w));
+  }
+
+  void add_node(const Step& s) {
+    const Node& n = g_.nodes[s.node];
+    switch (def(n.op).kind) {
+      case OpKind::contract: return add_contract(s, n);
+      case OpKind::effect:
+        throw Error(ErrorKind::unsupported,
+                    fmt::format("{}{}: no kernel does it", def(n.op).name,
+                                n.origin.loc.known() ? " (" + n.origin.loc.str() + ")" : ""),
+                    n.origin.loc);
+      default: break;
+    }
+    detail::WholeKernel k = detail::lower_whole(g_, n, s.operands);
+    Work w;
+    for (const Operand& o : s.operands) {
+      if (!o.base.valid()) continue;
+      w.cells.push_back(value_cell(o.base));
+      w.reads.push_back(value_cell(o.base));
+      w.bytes = w.bytes + cells_[o.base.id].bytes;
+    }
+    w.cells.push_back(value_cell(n.out));
+    w.writes = {value_cell(n.out)};
+    w.bytes = w.bytes + cells_[n.out.id].bytes;
+    w.kernel = kernel_index(k.source.symbols[0]);
+    add_source(std::move(k.source));
+    w.dims = k.dims;
+    w.tasks = k.tasks;
+    w.flops = numel(g_.type(n.out).shape);
+    w.nodes = {s.node};
+    works_.push_back(std::move(w));
+  }
+
+  /// A kernel that writes `cell` row-major over `shape` from one loaded or constant instruction.
+  void add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, int to_cell,
+                std::vector<int> nodes) {
+    loop::Kernel k;
+    loop::Index to;
+    const std::vector<Dim> strides = contiguous_dims(shape);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      k.axes.push_back({d + 1 == shape.size() ? loop::AxisRole::col : loop::AxisRole::row, shape[d]});
+      to.add_axis(static_cast<int>(d), strides[d]);
+    }
+    Work w;
+    w.reads = from_cell >= 0 ? std::vector<int>{from_cell} : std::vector<int>{};
+    w.cells = w.reads;
+    w.cells.push_back(to_cell);
+    w.writes = {to_cell};
+    w.nodes = std::move(nodes);
+    w.bytes = cells_[to_cell].bytes * Dim(from_cell >= 0 ? 2 : 1);
+    if (from_cell >= 0) k.params.push_back({t, true, false});
+    k.params.push_back({t, false, true});
+    from.dtype = t;
+    k.body.push_back(std::move(from));
+    loop::Instr store;
+    store.kind = loop::InstrKind::store;
+    store.dtype = t;
+    store.args = {0};
+    store.param = static_cast<int>(k.params.size()) - 1;
+    store.index = to;
+    k.body.push_back(std::move(store));
+    loop::infer_axes(k);
+    loop::canonicalize(k);
+    add_loop(k, std::move(w));
+  }
+
+  /// A row-major copy of an operand.
+  Operand copied(const Operand& o, const Type& t, int* cell) {
+    loop::Instr load;
+    load.kind = loop::InstrKind::load;
+    load.param = 0;
+    load.index.offset = o.layout.offset;
+    for (size_t d = 0; d < t.shape.size(); ++d) load.index.add_axis(static_cast<int>(d), o.layout.strides[d]);
+    const int from = *cell;
+    *cell = new_cell(t.dtype, bytes_of(t), "copy");
+    add_fill(t.shape, t.dtype, std::move(load), from, *cell, {});
+    return {o.base, {contiguous_dims(t.shape), Dim(0)}};
+  }
+
+  void add_contract(const Step& s, const Node& n) {
+    if (numel(g_.type(n.in[0]).shape).is(0)) {  // sums of nothing
+      add_fill(g_.type(n.out).shape, g_.type(n.out).dtype, {}, -1, value_cell(n.out), {s.node});
+      return;
+    }
+    std::vector<Operand> operands = s.operands;
+    int from[2] = {value_cell(operands[0].base), value_cell(operands[1].base)};
+    detail::ContractKernel k;
+    bool which[2];
+    if (!detail::lower_contract(g_, n, operands, target_, k, which)) {
+      for (size_t i = 0; i < 2; ++i)
+        if (which[i]) operands[i] = copied(operands[i], g_.type(n.in[i]), &from[i]);
+      if (!detail::lower_contract(g_, n, operands, target_, k, which)) {
+        for (size_t i = 0; i < 2; ++i) operands[i] = copied(operands[i], g_.type(n.in[i]), &from[i]);
+        const bool ok = detail::lower_contract(g_, n, operands, target_, k, which);
+        KILN_ASSERT(ok, "dot_general over dense operands does not lower");
+      }
+    }
+    Work w;
+    w.cells = {from[0], from[1], value_cell(n.out)};
+    w.reads = {from[0], from[1]};
+    w.writes = {value_cell(n.out)};
+    w.dims = k.dims;
+    w.scratch = k.scratch;
+    w.nodes = {s.node};
+    w.bytes = cells_[from[0]].bytes + cells_[from[1]].bytes + cells_[n.out.id].bytes;
+    w.flops = contract_flops(n);
+    add_source(k.source);
+    const int workspace = k.has_workspace ? new_cell(cells_[n.out.id].dtype, k.workspace, "split_k") : -1;
+    for (size_t i = 0; i < k.launches.size(); ++i) {
+      Work part = w;
+      part.kernel = kernel_index(k.launches[i].first);
+      part.tasks = k.launches[i].second;
+      if (workspace >= 0) {
+        part.cells.push_back(workspace);
+        const bool last = i + 1 == k.launches.size();
+        if (last) part.reads.push_back(workspace);
+        else part.writes = {workspace};
+        if (last) part.flops = Dim(0);
+      }
+      works_.push_back(std::move(part));
+    }
+  }
+  Dim contract_flops(const Node& n) const {
+    Dim f = numel(g_.type(n.out).shape) * Dim(2);
+    for (int64_t d : std::get<std::vector<int64_t>>(n.attrs[2])) f = f * g_.type(n.in[0]).shape[d];
+    return f;
+  }
+
+  // --- outputs and overwritten inputs ---
+
+  /// Gives output values their buffers; those that replace an input become overwrites.
+  void find_overwrites() {
+    std::set<int> copies;
+    for (const FusedKernel& k : fused_.kernels)
+      for (const Binding& b : k.params)
+        if (b.kind == Binding::Kind::output) copies.insert(b.id);
+    int slot = 0;
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const GraphOutput& o = g_.outputs[i];
+      const int cell =
+          copies.count(static_cast<int>(i)) ? output_cell(static_cast<int>(i)) : value_cell(o.value);
+      if (o.alias_input < 0) {
+        const int index = slot++;
+        PlanBuffer b{
+            BufferKind::output, cells_[cell].dtype, index, pool_.add(cells_[cell].bytes), -1, o.name};
+        if (cells_[cell].buffer < 0 || copies.count(static_cast<int>(i)))
+          cells_[cell].buffer = add_buffer(std::move(b));
+        continue;
+      }
+      const Value old = g_.inputs[o.alias_input].value;
+      if (old == o.value && !copies.count(static_cast<int>(i))) continue;
+      cells_[cell].buffer = cells_[old.id].buffer;
+      overwrites_.push_back({cell, value_cell(old)});
+    }
+    late_ = overwrites_;
+  }
+
+  /// The new value goes to the arena first and is copied over the input when nobody reads the old one any
+  /// more.
+  void write_late(int i) {
+    const Overwrite o = overwrites_[i];
+    const int external = new_cell(cells_[o.cell].dtype, cells_[o.cell].bytes, cells_[o.cell].name.c_str());
+    cells_[external].buffer = cells_[o.cell].buffer;
+    cells_[o.cell].buffer = -1;
+    const TensorLayout& l = layout_of(o.old_cell);
+    KILN_CHECK(l == (TensorLayout{contiguous_dims(g_.type(Value{o.old_cell}).shape), Dim(0)}), unsupported,
+               "update of input '{}': its memory is strided, and its old value is still read after the new "
+               "one is made",
+               cells_[o.old_cell].name);
+    constexpr int64_t kChunk = 1 << 16;
+    Work w;
+    w.kernel = kernel_index("copy", true);
+    w.cells = {o.cell, external};
+    w.reads = {o.cell};
+    w.writes = {external};
+    w.dims = {cells_[o.cell].bytes, Dim(kChunk)};
+    w.tasks = ceildiv(cells_[o.cell].bytes, Dim(kChunk));
+    w.scratch = Dim(0);
+    w.bytes = cells_[o.cell].bytes * Dim(2);
+    w.flops = Dim(0);
+    works_.push_back(std::move(w));
+    for (Overwrite& x : late_)
+      if (x.cell == o.cell) x.cell = external;
+  }
+  const TensorLayout& layout_of(int input_cell) const {
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (g_.inputs[i].value.id == input_cell) return inputs_[i];
+    throw Error(ErrorKind::internal, "overwrite of a value that is no input");
+  }
+
+  // --- memory and launches ---
+
+  void place_buffers(const std::vector<std::vector<int>>& intervals) {
+    std::vector<int> first(cells_.size(), -1), last(cells_.size(), -1);
+    for (size_t t = 0; t < intervals.size(); ++t)
+      for (int w : intervals[t])
+        for (int c : works_[w].cells) {
+          if (first[c] < 0) first[c] = static_cast<int>(t);
+          last[c] = static_cast<int>(t);
+        }
+    std::vector<detail::ArenaItem> items;
+    for (int c = 0; c < cell_count(); ++c) {
+      if (cells_[c].buffer >= 0 || first[c] < 0) continue;
+      cells_[c].buffer = add_buffer(
+          {BufferKind::arena, cells_[c].dtype, -1, pool_.add(cells_[c].bytes), -1, cells_[c].name});
+      items.push_back({cells_[c].buffer, cells_[c].bytes, first[c], last[c]});
+    }
+    std::vector<Dim> offsets;
+    plan().arena_bytes = pool_.add(detail::place_arena(items, offsets));
+    for (size_t i = 0; i < items.size(); ++i) plan().buffers[items[i].buffer].offset = pool_.add(offsets[i]);
+  }
+
+  void emit(const std::vector<std::vector<int>>& intervals) {
+    for (const auto& interval : intervals) {
+      bool barrier = !plan().launches.empty();
+      for (int i : interval) {
+        const Work& w = works_[i];
+        Launch l;
+        l.kernel = w.kernel;
+        for (int c : w.cells) l.buffers.push_back(cells_[c].buffer);
+        for (const Dim& d : w.dims) l.dims.push_back(pool_.add(d));
+        l.tasks = pool_.add(w.tasks);
+        l.scratch_bytes = pool_.add(w.scratch);
+        l.barrier_before = barrier;
+        l.profile = static_cast<int32_t>(plan().profile.size());
+        plan().profile.push_back(profile_row(w));
+        plan().launches.push_back(std::move(l));
+        barrier = false;
+      }
+    }
+  }
+
+  ProfileRow profile_row(const Work& w) {
+    ProfileRow r;
+    std::set<std::string> seen;
+    for (int n : w.nodes) {
+      const Node& node = g_.nodes[n];
+      if (def(node.op).kind == OpKind::view) continue;
+      if (seen.insert(std::string(def(node.op).name)).second)
+        r.ops += (r.ops.empty() ? "" : " ") + std::string(def(node.op).name);
+    }
+    seen.clear();
+    int parts = 0;
+    for (int n : w.nodes) {
+      const int32_t scope = g_.nodes[n].origin.scope;
+      if (scope < 0) continue;
+      const std::string part = g_.scopes[scope].substr(g_.scopes[scope].rfind('/') + 1);
+      if (!seen.insert(part).second || parts == 4) continue;
+      r.name += (parts++ ? "+" : "") + part;
+    }
+    if (r.name.empty()) r.name = r.ops.empty() ? "copy" : r.ops.substr(0, 40);
+    r.bytes = pool_.add(w.bytes);
+    r.flops = pool_.add(w.flops);
+    r.sources.assign(w.nodes.begin(), w.nodes.end());
+    return r;
+  }
+
+  void finish_plan() {
+    for (const Dim& d : plan().dims) d.collect_symbols(plan().symbols);
+    for (const GraphInput& in : g_.inputs)
+      for (const Dim& d : g_.type(in.value).shape) d.collect_symbols(plan().symbols);
+  }
+
+  const Graph& g_;
+  const CpuTarget& target_;
+  LoweredProgram program_;
+  detail::DimPool pool_;
+  FusedGraph fused_;
+  std::vector<TensorLayout> inputs_;
+  std::vector<Cell> cells_;
+  std::vector<Work> works_;
+  std::vector<Overwrite> overwrites_, late_;
+  std::map<std::string, int> kernels_;
+  std::set<std::string> sources_;
+};
+
+/// Integer dot products as products and sums: the matmul template is for floats.
+Graph without_integer_dots(const Graph& g) {
+  Graph out;
+  out.name = g.name;
+  out.scopes = g.scopes;
+  std::vector<Value> to(g.value_count());
+  for (const GraphInput& in : g.inputs) to[in.value.id] = out.add_input(g.type(in.value), in.kind, in.name);
+  GraphBuilder b(out);
+  for (const Node& n : g.nodes) {
+    std::vector<Value> in;
+    for (Value v : n.in) in.push_back(to[v.id]);
+    b.origin = n.origin;
+    if (n.op != op("dot_general") || is_floating(g.type(n.out).dtype)) {
+      to[n.out.id] = out.add_node(n.op, in, n.attrs, n.origin);
+      continue;
+    }
+    const auto attr = [&](size_t i) { return std::get<std::vector<int64_t>>(n.attrs[i]); };
+    Value side[2];
+    Shape full;  // batch, free of a, free of b, contracted
+    std::vector<int64_t> order[2];
+    Shape parts[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const Shape& s = g.type(n.in[i]).shape;
+      std::vector<int64_t> batch = attr(i), k = attr(2 + i);
+      order[i] = batch;
+      for (int64_t d = 0; d < static_cast<int64_t>(s.size()); ++d)
+        if (!std::count(batch.begin(), batch.end(), d) && !std::count(k.begin(), k.end(), d)) {
+          order[i].push_back(d);
+          parts[i].push_back(s[d]);
+        }
+      order[i].insert(order[i].end(), k.begin(), k.end());
+    }
+    const Shape &sa = g.type(n.in[0]).shape, &sb = g.type(n.in[1]).shape;
+    Shape va, vb;
+    for (int64_t d : attr(0)) va.push_back(sa[d]), vb.push_back(sa[d]), full.push_back(sa[d]);
+    for (const Dim& d : parts[0]) va.push_back(d), vb.push_back(Dim(1)), full.push_back(d);
+    for (const Dim& d : parts[1]) va.push_back(Dim(1)), vb.push_back(d), full.push_back(d);
+    std::vector<int64_t> last;
+    for (int64_t d : attr(2)) {
+      last.push_back(static_cast<int64_t>(full.size()));
+      va.push_back(sa[d]), vb.push_back(sb[attr(3)[last.size() - 1]]), full.push_back(sa[d]);
+    }
+    side[0] = b.expand(b.reshape(b.permute(in[0], order[0]), va), full);
+    side[1] = b.expand(b.reshape(b.permute(in[1], order[1]), vb), full);
+    to[n.out.id] = b.sum(b.emit(op("mul"), {side[0], side[1]}), last);
+  }
+  for (const GraphOutput& o : g.outputs) out.add_output(to[o.value.id], o.alias_input, o.name);
+  return out;
+}
+
+}  // namespace
+
+LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+                         const LowerOptions& options) {
+  const bool integer_dots = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
+    return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
+  });
+  if (!integer_dots) return Lowering(g, layouts, target, options).run();
+  const Graph plain = without_integer_dots(g);
+  return Lowering(plain, layouts, target, options).run();
+}
+
+}  // namespace kiln

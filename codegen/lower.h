@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph -> plan and kernel sources for the CPU: fusion, kernels, order, barriers, memory. Runs no compiler
+// and touches no memory of a call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/cpu_target.h"
+#include "ir/fuse.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+
+namespace kiln {
+
+/// How an external tensor lies in memory, in elements from its pointer.
+using ExternalLayout = TensorLayout;
+
+struct LowerOptions {
+  bool fuse = true;  ///< false: one kernel per node
+  /// Canonical text, part of cache keys.
+  std::string str() const;
+};
+
+/// A kernel's source and the names it exports.
+struct KernelSource {
+  std::string name;  ///< a file name, for diagnostics
+  std::string text;
+  std::vector<std::string> symbols;
+  bool operator==(const KernelSource&) const = default;
+};
+
+struct LoweredProgram {
+  Plan plan;
+  std::vector<KernelSource> kernels;  ///< each once
+};
+
+/// Plan and sources of `g`, which should be optimised and verified.
+///
+/// Inputs of kind scalar become scalar slots, all others external slots, each numbered in input order.
+/// Outputs that alias an input are written into its memory; the others become output slots, in output order,
+/// row-major. `layouts` has one entry per external slot, or none at all: row-major. Throws: unsupported,
+/// naming op and line, for what no kernel can do.
+LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+                         const LowerOptions& options = {});
+
+}  // namespace kiln

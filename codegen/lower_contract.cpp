@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// dot_general over operands in memory -> the matmul template: index sets become batch axes, m, n and k.
+#include <algorithm>
+
+#include "codegen/lower_parts.h"
+#include "codegen/matmul.h"
+#include "ir/base/hash.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// Some dims of an operand, outermost first, merged where their strides allow.
+struct Runs {
+  std::vector<Dim> sizes, strides;
+};
+Runs merge(const Shape& shape, const std::vector<Dim>& strides, const std::vector<int64_t>& dims) {
+  Runs r;
+  for (int64_t d : dims) {
+    if (shape[d].is(1)) continue;
+    if (!r.sizes.empty() && r.strides.back() == strides[d] * shape[d]) {
+      r.sizes.back() = r.sizes.back() * shape[d];
+      r.strides.back() = strides[d];
+    } else {
+      r.sizes.push_back(shape[d]);
+      r.strides.push_back(strides[d]);
+    }
+  }
+  return r;
+}
+
+/// One or two tensors walked together over the same dims: merged only where both allow it.
+struct Joint {
+  std::vector<Dim> sizes, a, b;
+};
+Joint merge_both(const Shape& shape, const std::vector<int64_t>& da, const std::vector<Dim>& sa,
+                 const std::vector<int64_t>& db, const std::vector<Dim>& sb) {
+  Joint j;
+  for (size_t i = 0; i < da.size(); ++i) {
+    const Dim& n = shape[da[i]];
+    if (n.is(1)) continue;
+    const Dim &x = sa[da[i]], &y = sb[db[i]];
+    if (!j.sizes.empty() && j.a.back() == x * n && j.b.back() == y * n) {
+      j.sizes.back() = j.sizes.back() * n;
+      j.a.back() = x;
+      j.b.back() = y;
+    } else {
+      j.sizes.push_back(n);
+      j.a.push_back(x);
+      j.b.push_back(y);
+    }
+  }
+  return j;
+}
+
+const std::vector<int64_t>& dims_attr(const Node& n, size_t i) {
+  return std::get<std::vector<int64_t>>(n.attrs[i]);
+}
+
+std::vector<int64_t> free_dims(const Node& n, size_t operand, size_t rank) {
+  std::vector<int64_t> out;
+  for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d)
+    if (!std::count(dims_attr(n, operand).begin(), dims_attr(n, operand).end(), d) &&
+        !std::count(dims_attr(n, 2 + operand).begin(), dims_attr(n, 2 + operand).end(), d))
+      out.push_back(d);
+  return out;
+}
+
+/// The last run is the matrix's own dim, the ones before become batch axes of this operand alone.
+void matrix_dim(const Runs& r, MatmulSpec& spec, MatmulOperand& own, MatmulOperand& other, Dim& size,
+                Dim& stride) {
+  for (size_t i = 0; i + 1 < r.sizes.size(); ++i) {
+    spec.batch.push_back(r.sizes[i]);
+    own.batch_stride.push_back(r.strides[i]);
+    other.batch_stride.push_back(Dim(0));
+  }
+  size = r.sizes.empty() ? Dim(1) : r.sizes.back();
+  stride = r.sizes.empty() ? Dim(1) : r.strides.back();
+}
+
+/// The result is row-major over [batch, free a, free b]: m stands before the batch axes that are free dims of
+/// b.
+void lay_result(MatmulSpec& spec, size_t from_b) {
+  Dim stride = spec.n;
+  spec.c.col_stride = Dim(1);
+  spec.c.batch_stride.assign(spec.batch.size(), Dim(0));
+  for (size_t i = spec.batch.size(); i-- > from_b;) {
+    spec.c.batch_stride[i] = stride;
+    stride = stride * spec.batch[i];
+  }
+  spec.c.row_stride = stride;
+  stride = stride * spec.m;
+  for (size_t i = from_b; i-- > 0;) {
+    spec.c.batch_stride[i] = stride;
+    stride = stride * spec.batch[i];
+  }
+}
+
+/// Index sets as batch axes, m, n and k. False when an operand must be copied first: see lower_contract.
+bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, MatmulSpec& spec,
+                   bool which[2]) {
+  const Shape &sa = g.type(n.in[0]).shape, &sb = g.type(n.in[1]).shape;
+  const TensorLayout &la = operands[0].layout, &lb = operands[1].layout;
+  which[0] = which[1] = false;
+  const Joint k = merge_both(sa, dims_attr(n, 2), la.strides, dims_attr(n, 3), lb.strides);
+  if (k.sizes.size() > 1) {
+    // Make dense what does not walk its contracted dims as one.
+    which[0] = merge(sa, la.strides, dims_attr(n, 2)).sizes.size() > 1;
+    which[1] = merge(sb, lb.strides, dims_attr(n, 3)).sizes.size() > 1;
+    KILN_ASSERT(which[0] || which[1], "contracted dims of dot_general are walked in two orders");
+    return false;
+  }
+  spec.dtype = g.type(n.out).dtype;
+  spec.a.offset = la.offset;
+  spec.b.offset = lb.offset;
+  const Joint batch = merge_both(sa, dims_attr(n, 0), la.strides, dims_attr(n, 1), lb.strides);
+  spec.batch = batch.sizes;
+  spec.a.batch_stride = batch.a;
+  spec.b.batch_stride = batch.b;
+  spec.k = k.sizes.empty() ? Dim(1) : k.sizes[0];
+  spec.a.col_stride = k.sizes.empty() ? Dim(1) : k.a[0];
+  spec.b.row_stride = k.sizes.empty() ? Dim(1) : k.b[0];
+  matrix_dim(merge(sa, la.strides, free_dims(n, 0, sa.size())), spec, spec.a, spec.b, spec.m,
+             spec.a.row_stride);
+  const size_t from_b = spec.batch.size();  // batch axes from here on are free dims of b
+  matrix_dim(merge(sb, lb.strides, free_dims(n, 1, sb.size())), spec, spec.b, spec.a, spec.n,
+             spec.b.col_stride);
+  lay_result(spec, from_b);
+  return true;
+}
+
+}  // namespace
+
+bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
+                    const CpuTarget& target, ContractKernel& out, bool which[2]) {
+  MatmulSpec spec;
+  if (!contract_spec(g, n, operands, spec, which)) return false;
+  MatmulTarget t;
+  t.vector_bytes = target.vector_bytes;
+  t.vector_registers = target.vector_bytes == 64 ? 32 : 16;
+  const MatmulSchedule s = choose_matmul_schedule(spec, t);
+  DimTable table;
+  // Printed twice: the name is the hash of the text.
+  const MatmulSource draft = print_matmul("k_matmul", spec, s, {}, table);
+  const std::string name = "k_" + hash128(draft.text).hex();
+  DimTable dims;
+  const MatmulSource m = print_matmul(name, spec, s, {}, dims);
+  out.source = {name + ".cpp", "// dot_general\n#include \"kiln_cpu.h\"\n" + m.text, {}};
+  out.scratch = Dim(0);
+  for (const MatmulLaunch& l : m.launches) {
+    out.source.symbols.push_back(l.symbol);
+    out.launches.emplace_back(l.symbol, l.tasks);
+    const bool known = l.scratch_bytes.is_const() && out.scratch.is_const();
+    out.scratch = known ? Dim(std::max(out.scratch.value(), l.scratch_bytes.value()))
+                        : max(out.scratch, l.scratch_bytes);
+  }
+  out.dims = dims.dims();
+  out.has_workspace = m.workspace_buffer >= 0;
+  out.workspace = m.workspace_bytes;
+  return true;
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of lowering: launches in the making, and the steps from them to a plan. Included by lower*.cpp only.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/lower.h"
+
+namespace kiln::detail {
+
+/// A launch before it has a place. Reads and writes name cells: one per graph value, partial or output copy.
+struct Work {
+  int kernel = -1;         ///< in Plan::kernels
+  std::vector<int> cells;  ///< per kernel parameter
+  std::vector<int> reads, writes;
+  std::vector<Dim> dims;
+  Dim tasks, scratch;
+  bool in_place = false;  ///< may write a buffer that it also reads
+  Dim bytes, flops;
+  std::vector<int> nodes;
+};
+
+/// What a cell is and where it lies.
+struct Cell {
+  DType dtype = DType::f32;
+  Dim bytes;
+  int buffer = -1;  ///< in Plan::buffers
+  std::string name;
+};
+
+/// Sizes of a plan, each once.
+class DimPool {
+ public:
+  explicit DimPool(Plan& plan) : plan_(plan) {}
+  DimIndex add(const Dim& d);
+
+ private:
+  Plan& plan_;
+  std::map<std::string, DimIndex> known_;
+};
+
+/// An external that a cell overwrites: readers of the old value come first.
+struct Overwrite {
+  int cell = -1;      ///< the new value
+  int old_cell = -1;  ///< the input's
+};
+
+/// Launch order as intervals between barriers: each work in the earliest interval its inputs allow.
+/// Overwrites that no order can honour are returned in `clashes` (indices) and left out.
+std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
+                                       const std::vector<Overwrite>& overwrites, int cells,
+                                       std::vector<int>& clashes);
+
+/// Offsets of the arena's buffers: `first` and `last` are the intervals of a buffer's life.
+struct ArenaItem {
+  int buffer = -1;
+  Dim bytes;
+  int first = -1, last = -1;
+};
+/// Places items so that lives that meet do not overlap; returns the arena's size. Offsets are multiples
+/// of 64.
+Dim place_arena(const std::vector<ArenaItem>& items, std::vector<Dim>& offsets);
+
+/// The matmul kernel of a dot_general over operands that lie in memory.
+struct ContractKernel {
+  KernelSource source;
+  std::vector<std::pair<std::string, Dim>> launches;  ///< symbol, tasks; a barrier between
+  std::vector<Dim> dims;
+  Dim scratch, workspace;
+  bool has_workspace = false;
+};
+/// Empty when the operands' strides do not allow it: which[i] then says that operand i must be copied.
+bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
+                    const CpuTarget& target, ContractKernel& out, bool which[2]);
+
+/// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
+struct WholeKernel {
+  KernelSource source;
+  std::vector<Dim> dims;
+  Dim tasks;
+};
+WholeKernel lower_whole(const Graph& g, const Node& n, const std::vector<Operand>& operands);
+
+}  // namespace kiln::detail

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order of launches, barriers between them, and the arena. Works on cells and works alone.
+#include <algorithm>
+#include <set>
+
+#include "codegen/lower_parts.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// Which works must follow which.
+struct Order {
+  std::vector<std::set<int>> after;
+  explicit Order(size_t n) : after(n) {}
+  void add(int first, int then) {
+    if (first != then) after[first].insert(then);
+  }
+  bool reaches(int from, int to) const {
+    std::vector<int> stack = {from};
+    std::set<int> seen = {from};
+    while (!stack.empty()) {
+      const int s = stack.back();
+      stack.pop_back();
+      if (s == to) return true;
+      for (int t : after[s])
+        if (seen.insert(t).second) stack.push_back(t);
+    }
+    return false;
+  }
+};
+
+/// Whether the new value may take the old one's place: its writer comes after all readers of the old value.
+bool honour(const std::vector<Work>& works, const Overwrite& o, int writer, Order& order) {
+  std::vector<int> readers;
+  for (size_t w = 0; w < works.size(); ++w)
+    if (std::count(works[w].reads.begin(), works[w].reads.end(), o.old_cell))
+      readers.push_back(static_cast<int>(w));
+  for (int r : readers) {
+    if (r == writer ? !works[r].in_place : order.reaches(writer, r)) return false;
+  }
+  for (int r : readers) order.add(r, writer);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
+                                       const std::vector<Overwrite>& overwrites, int cells,
+                                       std::vector<int>& clashes) {
+  std::vector<int> writer(cells, -1);
+  for (size_t w = 0; w < works.size(); ++w)
+    for (int c : works[w].writes) writer[c] = static_cast<int>(w);
+  Order order(works.size());
+  for (size_t w = 0; w < works.size(); ++w)
+    for (int c : works[w].reads)
+      if (writer[c] >= 0) order.add(writer[c], static_cast<int>(w));
+  for (size_t i = 0; i < overwrites.size(); ++i) {
+    const int w = writer[overwrites[i].cell];
+    if (w >= 0 && !honour(works, overwrites[i], w, order)) clashes.push_back(static_cast<int>(i));
+  }
+  std::vector<int> waits(works.size(), 0);
+  for (const auto& list : order.after)
+    for (int t : list) ++waits[t];
+  std::vector<std::vector<int>> out;
+  std::vector<int> ready;
+  for (size_t w = 0; w < works.size(); ++w)
+    if (waits[w] == 0) ready.push_back(static_cast<int>(w));
+  size_t placed = 0;
+  while (!ready.empty()) {
+    std::vector<int> next;
+    for (int w : ready)
+      for (int t : order.after[w])
+        if (--waits[t] == 0) next.push_back(t);
+    placed += ready.size();
+    std::sort(next.begin(), next.end());
+    out.push_back(std::move(ready));
+    ready = std::move(next);
+  }
+  KILN_ASSERT(placed == works.size(), "launches wait for each other: {} of {} placed", placed, works.size());
+  return out;
+}
+
+DimIndex DimPool::add(const Dim& d) {
+  const auto [at, fresh] = known_.try_emplace(d.str(), static_cast<DimIndex>(plan_.dims.size()));
+  if (fresh) plan_.dims.push_back(d);
+  return at->second;
+}
+
+namespace {
+
+constexpr int64_t kAlign = 64;
+
+Dim aligned(const Dim& bytes) { return ceildiv(bytes, Dim(kAlign)) * Dim(kAlign); }
+
+/// Largest first, each at the lowest place that no live neighbour holds.
+int64_t place_known(const std::vector<ArenaItem>& items, const std::vector<size_t>& which,
+                    std::vector<Dim>& offsets) {
+  std::vector<size_t> order = which;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return items[a].bytes.value() > items[b].bytes.value(); });
+  struct Placed {
+    int64_t from, to;
+    int first, last;
+  };
+  std::vector<Placed> placed;  // by place
+  int64_t size = 0;
+  for (size_t i : order) {
+    const int64_t bytes = aligned(items[i].bytes).value();
+    int64_t at = 0;
+    for (const Placed& p : placed) {
+      if (p.last < items[i].first || p.first > items[i].last) continue;
+      if (at + bytes <= p.from) break;
+      at = std::max(at, p.to);
+    }
+    const Placed mine{at, at + bytes, items[i].first, items[i].last};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), mine,
+                                   [](const Placed& a, const Placed& b) { return a.from < b.from; }),
+                  mine);
+    offsets[i] = Dim(at);
+    size = std::max(size, mine.to);
+  }
+  return size;
+}
+
+}  // namespace
+
+Dim place_arena(const std::vector<ArenaItem>& items, std::vector<Dim>& offsets) {
+  offsets.assign(items.size(), Dim(0));
+  std::vector<size_t> known;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (items[i].bytes.is_const()) known.push_back(i);
+  Dim end(place_known(items, known, offsets));
+  // Sizes of the call: places shared by buffers of one size expression whose lives do not meet.
+  struct Place {
+    Dim at, bytes;
+    int last;
+  };
+  std::vector<Place> places;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (!items[i].bytes.is_const()) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return items[a].first < items[b].first; });
+  for (size_t i : order) {
+    const auto at = std::find_if(places.begin(), places.end(), [&](const Place& p) {
+      return p.last < items[i].first && p.bytes == items[i].bytes;
+    });
+    if (at != places.end()) {
+      offsets[i] = at->at;
+      at->last = items[i].last;
+      continue;
+    }
+    places.push_back({end, items[i].bytes, items[i].last});
+    offsets[i] = end;
+    end = end + aligned(items[i].bytes);
+  }
+  return end;
+}
+
+}  // namespace kiln::detail

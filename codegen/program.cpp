@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/program.h"
+
+#include <chrono>
+#include <set>
+
+#include "codegen/kernel_cache.h"
+
+namespace kiln {
+
+namespace {
+
+constexpr const char* kKind = "plan";
+/// Raise when the same graph lowers to another program than before.
+constexpr int kCodegenVersion = 1;
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+                        const LowerOptions& options) {
+  std::string key =
+      fmt::format("kiln program {}\n{}\n{}\n", kCodegenVersion, compiler_key(target), options.str());
+  for (const ExternalLayout& l : layouts) {
+    key += "layout " + l.offset.str();
+    for (const Dim& d : l.strides) key += " " + d.str();
+    key += "\n";
+  }
+  return key + print(g, {.origins = false, .canonical = true});
+}
+
+/// Counted strings, one after the other. Damage is the cache's to find; a length that does not fit is a miss.
+std::string pack(const Plan& plan, const KernelImage& image, int kernels) {
+  std::string out;
+  const auto put = [&](std::string_view s) {
+    const uint64_t n = s.size();
+    out.append(reinterpret_cast<const char*>(&n), sizeof n).append(s);
+  };
+  put(serialize(plan));
+  put(image.target);
+  put(image.bytes);
+  put(std::to_string(kernels));
+  for (const std::string& s : image.symbols) put(s);
+  return out;
+}
+bool unpack(std::string_view bytes, CompiledProgram& out) {
+  std::vector<std::string_view> parts;
+  while (!bytes.empty()) {
+    uint64_t n = 0;
+    if (bytes.size() < sizeof n) return false;
+    std::copy_n(bytes.data(), sizeof n, reinterpret_cast<char*>(&n));
+    bytes.remove_prefix(sizeof n);
+    if (bytes.size() < n) return false;
+    parts.push_back(bytes.substr(0, n));
+    bytes.remove_prefix(n);
+  }
+  if (parts.size() < 4) return false;
+  out.plan = deserialize_plan(parts[0]);
+  out.image.target = parts[1];
+  out.image.bytes = parts[2];
+  out.stats.kernels = std::stoi(std::string(parts[3]));
+  for (size_t i = 4; i < parts.size(); ++i) out.image.symbols.emplace_back(parts[i]);
+  return true;
+}
+
+std::vector<CpuSource> cpu_sources(const std::vector<KernelSource>& kernels,
+                                   std::vector<std::string>& names) {
+  std::vector<CpuSource> sources;
+  for (const KernelSource& k : kernels) {
+    sources.push_back({k.name, k.text, {"-ffp-contract=fast"}});
+    names.insert(names.end(), k.symbols.begin(), k.symbols.end());
+  }
+  return sources;
+}
+
+}  // namespace
+
+CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                const CpuTarget& target, const LowerOptions& options, DiskCache* cache,
+                                int threads) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string key = program_key(g, layouts, target, options);
+  CompiledProgram out;
+  if (cache) {
+    const auto hit = cache->load(kKind, key);
+    if (hit && unpack(*hit, out)) {
+      out.stats.from_cache = true;
+      out.stats.launches = static_cast<int>(out.plan.launches.size());
+      out.stats.cached = out.stats.kernels;
+      out.stats.total_ms = ms_since(start);
+      return out;
+    }
+    out = {};
+  }
+  LoweredProgram lowered = lower_cpu(g, layouts, target, options);
+  out.stats.lower_ms = ms_since(start);
+  std::vector<std::string> names;
+  const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
+  BuildCost cost;
+  if (!sources.empty()) out.image = build_image(sources, names, target, cache, threads, &cost);
+  out.plan = std::move(lowered.plan);
+  out.stats.kernels = static_cast<int>(sources.size());
+  out.stats.launches = static_cast<int>(out.plan.launches.size());
+  out.stats.compiled = cost.compiled;
+  out.stats.cached = cost.cached;
+  out.stats.compile_ms = cost.compile_ms;
+  out.stats.link_ms = cost.link_ms;
+  if (cache) cache->store(kKind, key, pack(out.plan, out.image, out.stats.kernels));
+  out.stats.total_ms = ms_since(start);
+  return out;
+}
+
+CompiledBatch compile_batch(std::span<const Graph> graphs, const CpuTarget& target,
+                            const LowerOptions& options, int threads) {
+  CompiledBatch out;
+  // Many kernels to a source: most of a compile is reading the prelude.
+  constexpr size_t kTogether = 24;
+  std::vector<CpuSource> sources;
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const Graph& g : graphs) {
+    LoweredProgram p = lower_cpu(g, {}, target, options);
+    out.plans.push_back(std::move(p.plan));
+    for (KernelSource& k : p.kernels) {
+      if (!seen.insert(k.name).second) continue;
+      if (seen.size() % kTogether == 1)
+        sources.push_back({fmt::format("batch_{}.cpp", sources.size()), "", {"-ffp-contract=fast"}});
+      sources.back().text += k.text;
+      names.insert(names.end(), k.symbols.begin(), k.symbols.end());
+    }
+  }
+  if (!sources.empty()) out.image = build_image(sources, names, target, nullptr, threads);
+  return out;
+}
+
+}  // namespace kiln

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph -> plan and linked kernels, through the disk cache: a second process neither lowers nor compiles.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "codegen/disk_cache.h"
+#include "codegen/lower.h"
+#include "ir/kernel_image.h"
+
+namespace kiln {
+
+/// What a compile did.
+struct CompileStats {
+  bool from_cache = false;  ///< plan and image came whole from the cache
+  int kernels = 0;          ///< distinct sources
+  int launches = 0;
+  int compiled = 0, cached = 0;  ///< objects
+  double lower_ms = 0, compile_ms = 0, link_ms = 0, total_ms = 0;
+};
+
+struct CompiledProgram {
+  Plan plan;
+  KernelImage image;
+  CompileStats stats;
+};
+
+/// Lowers, compiles what `cache` (may be null) lacks by about `threads` threads, and links. `g` should be
+/// optimised. Throws: what lower_cpu and build_image throw.
+CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                const CpuTarget& target, const LowerOptions& options, DiskCache* cache,
+                                int threads);
+
+/// Several graphs in one image, for tests: one link instead of many. Kernels they share are compiled once.
+struct CompiledBatch {
+  std::vector<Plan> plans;
+  KernelImage image;
+};
+CompiledBatch compile_batch(std::span<const Graph> graphs, const CpuTarget& target,
+                            const LowerOptions& options, int threads);
+
+}  // namespace kiln

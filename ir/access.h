@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Access: at which element of a tensor a kernel reads, as one index per dim over the kernel's axes; and how a
+// view op turns an access to its result into one to its operand. Must not know groups or schedules.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/loop.h"
+
+namespace kiln {
+
+/// idx has one index per dim, or, when flat, a single one that counts elements in row-major order.
+struct Access {
+  std::vector<loop::Index> idx;
+  std::vector<loop::Bound> bounds;
+  bool flat = false;
+  /// Text that is equal for equal accesses.
+  std::string str() const;
+};
+
+/// An axis that must be cut in two before a view can be expressed: extent = outer * inner.
+struct AxisSplit {
+  int axis = -1;
+  Dim inner;
+};
+
+/// The access to operand `operand` of view node `n` that gives its result at `out`. Empty when no affine
+/// index says it; `split` then names an axis whose cut would help, if there is one. The bounds added for pad
+/// and cat are the ones past out.bounds.
+std::optional<Access> through_view(const Graph& g, const Node& n, int operand, const Access& out,
+                                   std::span<const loop::Axis> axes, AxisSplit* split);
+
+/// Row-major strides of a shape.
+std::vector<Dim> contiguous_dims(const Shape& shape);
+/// sum of idx[d] * strides[d] + offset, or, when flat, the index itself.
+loop::Index linear_index(const Access& a, const std::vector<Dim>& strides, const Dim& offset);
+/// Whether `x`, over axes alone, walks 0, 1, ... extent-1 exactly once; adds those axes, outermost first.
+bool covers(const loop::Index& x, const Dim& extent, std::span<const loop::Axis> axes,
+            std::vector<int>& order);
+
+}  // namespace kiln

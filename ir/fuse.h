@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion: the whole graph, forward and backward alike, cut into kernels of the loop IR and the nodes that
+// stay whole (contractions, scatters, effects). Must not know targets, buffers or memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/loop.h"
+
+namespace kiln {
+
+/// Strides of a tensor that lies in memory, in elements.
+struct TensorLayout {
+  std::vector<Dim> strides;
+  Dim offset;
+  bool operator==(const TensorLayout&) const = default;
+};
+
+/// What a kernel's parameter stands for.
+struct Binding {
+  enum class Kind : uint8_t {
+    value,    ///< the buffer of graph value `id`
+    partial,  ///< FusedGraph::partials[id]
+    output,   ///< the copy of output slot `id` (an input or a value that is put out twice)
+  };
+  Kind kind = Kind::value;
+  int id = -1;
+  bool operator==(const Binding&) const = default;
+};
+
+struct FusedKernel {
+  loop::Kernel kernel;
+  std::vector<Binding> params;
+  std::vector<int> nodes;  ///< graph nodes it computes, in program order
+};
+
+/// An operand of a node that stays whole: a strided view of a value that lies in memory.
+struct Operand {
+  Value base;           ///< invalid: the constant that a scatter adds to
+  TensorLayout layout;  ///< of the operand's shape
+};
+
+/// A kernel, or a node that stays whole.
+struct Step {
+  int kernel = -1;
+  int node = -1;
+  std::vector<Operand> operands;
+};
+
+/// What the tasks of a kernel leave for the kernel that combines them: one row of `columns` per task.
+struct Partial {
+  DType dtype = DType::f32;
+  Dim tasks, columns;
+};
+
+struct FusedGraph {
+  std::vector<FusedKernel> kernels;
+  std::vector<Partial> partials;
+  std::vector<Step> steps;  ///< in an order that respects data flow, near program order
+};
+
+struct FuseOptions {
+  bool fuse = true;                  ///< false: one kernel per node, for tests and for finding faults
+  int max_nodes = 400;               ///< of one kernel
+  std::vector<TensorLayout> inputs;  ///< per graph input; empty: all contiguous
+};
+
+/// Throws: unsupported, naming op and line, for what no kernel can do.
+FusedGraph fuse(const Graph& g, const FuseOptions& options = {});
+/// Every step, kernels in their canonical text.
+std::string print(const FusedGraph& f, const Graph& g);
+
+}  // namespace kiln

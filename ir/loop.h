@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop IR: one kernel as an iteration domain and a flat SSA body, without a word about a target. Both
+// writers read it; its canonical text is the kernel's identity. Must not know graphs, buffers or schedules.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace kiln::loop {
+
+/// Axes stand in this order in a kernel: all batch axes, then all row axes, then all column axes.
+enum class AxisRole : uint8_t { batch, row, col };
+
+struct Axis {
+  AxisRole role = AxisRole::col;
+  Dim extent;
+};
+
+/// Where one term of an index takes its factor from.
+struct IndexTerm {
+  int axis = -1;   ///< an axis of the domain, or
+  int value = -1;  ///< an integer SSA value (gather)
+  Dim stride;
+};
+
+/// offset + sum of stride * (axis or value).
+struct Index {
+  Dim offset;
+  std::vector<IndexTerm> terms;
+  /// Adds `stride` times an axis, merging terms of one axis.
+  void add_axis(int axis, const Dim& stride);
+  void add_value(int value, const Dim& stride);
+  /// Adds `factor` times another index.
+  void add(const Index& other, const Dim& factor);
+  bool is_constant() const { return terms.empty(); }
+};
+
+/// 0 <= index < extent.
+struct Bound {
+  Index index;
+  Dim extent;
+};
+
+struct Param {
+  DType dtype = DType::f32;
+  bool read = false, written = false;
+};
+
+enum class InstrKind : uint8_t {
+  load,         ///< params[param][index]; where a bound fails: zero
+  fold,         ///< combines params[param][index + i * step] for i in [0, count), in order
+  constant,     ///< `number`
+  index,        ///< the value of `index`, as an integer
+  inside,       ///< whether all bounds hold; bool
+  elementwise,  ///< op's body over args
+  reduce,       ///< op's combine of args[0] over the column axes; a row value
+  store,        ///< params[param][index] = args[0], once per point of the axes it depends on
+  partial,  ///< op's combine of args[0] over the row axes (and column axes, if all_cols) of one task, into
+            ///< params[param][task * columns + column] (one column unless by_col)
+};
+
+struct Instr {
+  InstrKind kind = InstrKind::constant;
+  Op op;                     ///< elementwise, reduce, fold, partial
+  DType dtype = DType::f32;  ///< of the result; store, partial: of the element
+  std::vector<int> args;     ///< SSA values: indices of earlier instructions
+  Attrs attrs;               ///< of an elementwise op
+  int param = -1;
+  Index index;
+  std::vector<Bound> bounds;
+  double number = 0;
+  Dim count, step;        ///< fold
+  bool all_cols = false;  ///< partial: reduced over the columns, too
+  bool by_col = false;    ///< partial: one result per column
+  uint32_t axes = 0;      ///< mask of the axes the result depends on
+};
+
+/// One fused region. Instruction i defines SSA value i (stores and partials define nothing).
+struct Kernel {
+  std::vector<Axis> axes;
+  std::vector<Param> params;
+  std::vector<Instr> body;
+  std::vector<Dim> dims;  ///< symbolic sizes, in the order a launch passes them; printed as d0, d1, ...
+
+  int axis_begin(AxisRole r) const;  ///< first axis of the role
+  int axis_end(AxisRole r) const;    ///< one past its last axis
+  Dim extent(AxisRole r) const;      ///< product of the extents
+  uint32_t mask(AxisRole r) const;
+  bool has(InstrKind kind) const;
+  /// Text of a size: a number, or "d<i>" of dims.
+  std::string size_str(const Dim& d) const;
+};
+
+/// Rows of one task: a fixed function of the sizes, so that partial results and bits never depend on threads.
+Dim rows_per_task(const Kernel& k);
+/// Row chunks, and so tasks, per batch element.
+Dim row_chunks(const Kernel& k);
+
+/// Sets each instruction's mask of axes from its operands and index.
+void infer_axes(Kernel& k);
+/// Drops axes of extent 1, merges neighbouring axes that every index walks as one, and numbers the dims.
+void canonicalize(Kernel& k);
+/// Canonical text: equal kernels print equally, whatever graph they came from.
+std::string print(const Kernel& k);
+/// Throws: internal, naming instruction and fault.
+void verify(const Kernel& k);
+
+}  // namespace kiln::loop
