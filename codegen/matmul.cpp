@@ -35,7 +35,8 @@ struct Printer {
   void print_task_decode();
   void print_task_hook(const MatmulTaskHook& hook);
   void print_register_block();
-  void print_dispatch(const std::string& arguments);
+  void print_dispatch(const std::string& a, const std::string& b, const std::string& ld,
+                      const std::string& resume);
   void print_store(bool full, const std::string& lanes);
   void print_epilogue(const std::string& value_full, const std::string& value_part);
   void print_main();
@@ -51,8 +52,7 @@ void Printer::check() const {
   KILN_ASSERT(s.mr > 0 && s.nv > 0 && s.kc > 0 && s.split_k > 0 && s.mc % s.mr == 0 && s.tile_m % s.mc == 0 &&
                   s.tile_n % shape.nr == 0,
               "matmul: tiles {}x{} of blocks {}x{}x{}", s.tile_m, s.tile_n, s.mc, s.mr, shape.nr);
-  KILN_ASSERT(s.pack_a != PackA::none || (spec.m.is_const() && !hooks.prologue_a),
-              "matmul: A must be packed");
+  KILN_ASSERT(s.pack_a != PackA::none || !hooks.prologue_a, "matmul: A must be packed");
   KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
                            !hooks.prologue_b),
               "matmul: B must be packed");
@@ -128,22 +128,29 @@ void Printer::print_task_hook(const MatmulTaskHook& hook) {
 }
 
 /// Calls the micro kernel that fits r x c.
-void Printer::print_dispatch(const std::string& arguments) {
-  const auto call = [&](int rows, int vectors) {
-    return fmt::format("micro_{}x{}({});", rows, vectors, arguments);
+void Printer::print_dispatch(const std::string& a, const std::string& b, const std::string& ld,
+                             const std::string& resume) {
+  const auto by_cols = [&](int rows, const std::string& a_at, const std::string& to) {
+    const auto call = [&](int vectors) {
+      return fmt::format("micro_{}x{}({}, {}, kk, {}, {}, {}, dims);", rows, vectors, a_at, b, to, ld,
+                         resume);
+    };
+    if (shape.col_tail == 0) return out.lines(call(s.nv));
+    out.line("if (c > {}) {}", shape.col_tail * s.width, call(s.nv));
+    out.line("else {}", call(shape.col_tail));
   };
-  const auto by_cols = [&](int rows) {
-    if (shape.col_tail == 0) return out.lines(call(rows, s.nv));
-    out.line("if (c > {}) {}", shape.col_tail * s.width, call(rows, s.nv));
-    out.line("else {}", call(rows, shape.col_tail));
-  };
-  const bool only_tail = shape.row_tail != 0 && spec.m.is_const() && spec.m.value() < s.mr;
-  if (shape.row_tail == 0) return by_cols(s.mr);
-  if (only_tail) return by_cols(shape.row_tail);
+  if (shape.row_tail == 0) return by_cols(s.mr, a, "to");
+  if (spec.m.is_const() && spec.m.value() < s.mr) return by_cols(shape.row_tail, a, "to");
   out.line("if (r == {}) {{", s.mr);
-  by_cols(s.mr);
+  by_cols(s.mr, a, "to");
   out.lines("} else {");
-  by_cols(shape.row_tail);
+  if (shape.row_by_row) {
+    out.lines("for (long i = 0; i < r; ++i) {");
+    by_cols(1, fmt::format("{} + i * {}", a, dims.text(spec.a.row_stride)), fmt::format("to + i * ({})", ld));
+    out.lines("}");
+  } else {
+    by_cols(shape.row_tail, a, "to");
+  }
   out.lines("}");
 }
 
@@ -196,31 +203,27 @@ void Printer::print_register_block() {
   const std::string b_at =
       s.pack_b ? "packed_b + j * kk" : fmt::format("b + k_at * {} + j", dims.text(spec.b.row_stride));
   out.line("const long r = min({}, rows - ir - ii), c = min({}, cols - j);", s.mr, shape.nr);
-  const bool const_mn = spec.m.is_const() && spec.n.is_const();
-  const bool no_edge = const_mn && spec.n.value() % s.width == 0;
   const std::string c_at =
       fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
   const std::string c_ld = dims.text(spec.c.row_stride);
   const std::string in_tile =
       shape.partial ? fmt::format("tile + (ir + ii) * {} + j * {}", s.tile_n, s.mr) : std::string("tile");
   const std::string resume = shape.one_chunk ? "false" : "k_at > k_begin";
-  if (shape.plain_c && no_edge) {
+  if (shape.plain_c && shape.exact) {
     out.line("T* const to = {};", c_at);
-    print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, c_ld, resume));
-    return;
+    return print_dispatch(a_at, b_at, c_ld, resume);
   }
   if (shape.plain_c && shape.one_chunk) {
     std::string whole =
         spec.n.is_const() ? fmt::format("c % {} == 0", s.width) : fmt::format("c == {}", shape.nr);
-    if (!spec.m.is_const()) whole += fmt::format(" && r == {}", s.mr);
+    if (!shape.exact_rows) whole += fmt::format(" && r == {}", s.mr);
     out.line("const bool direct = {};", whole);
     out.line("T* const to = direct ? {} : {};", c_at, in_tile);
-    print_dispatch(
-        fmt::format("{}, {}, kk, to, direct ? {} : {}, {}, dims", a_at, b_at, c_ld, shape.nr, resume));
+    print_dispatch(a_at, b_at, fmt::format("direct ? {} : {}", c_ld, shape.nr), resume);
     out.lines("if (direct) continue;");
   } else {
     out.line("T* const to = {};", in_tile);
-    print_dispatch(fmt::format("{}, {}, kk, to, {}, {}, dims", a_at, b_at, shape.nr, resume));
+    print_dispatch(a_at, b_at, std::to_string(shape.nr), resume);
     if (!shape.one_chunk) out.lines("if (k_at + kk < k_end) continue;");
   }
   out.lines("const long block_row = row + ir + ii, block_col = col + j;");

@@ -41,7 +41,7 @@ struct MatmulTarget {
 
 /// How A reaches the micro kernel.
 enum class PackA : uint8_t {
-  none,  ///< read in place (needs constant m)
+  none,  ///< read in place
   rows,  ///< copied to [row][k]: A's rows are contiguous
   cols,  ///< copied to panels of [k][mr]: A's columns are contiguous
 };
@@ -61,8 +61,14 @@ struct MatmulSchedule {
   bool operator==(const MatmulSchedule&) const = default;
 };
 
+/// Which operands are computed while they are packed.
+struct MatmulPrologues {
+  bool a = false, b = false;
+};
+
 /// A schedule for `spec` on `target`, from shape and target alone.
-MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target);
+MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target,
+                                      const MatmulPrologues& prologues = {});
 
 /// A vector of a matrix that fused code loads or stores. Lane 0 is element (batch..., row, col). The strings
 /// are C++ expressions; their names begin with "mm_".

@@ -104,12 +104,14 @@ MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const 
   one_chunk = const_k && k_range <= s.kc;
   const int64_t chunk = std::max<int64_t>(1, std::min(k_range, s.kc));
   plain_c = !hooks.epilogue && spec.c.col_stride.is(1);
-  row_tail = spec.m.is_const() ? static_cast<int>(spec.m.value() % s.mr) : 0;
+  row_by_row = !spec.m.is_const() && s.pack_a == PackA::none && s.mr > 1;
+  exact_rows = spec.m.is_const() || s.pack_a == PackA::none;
+  exact = exact_rows && spec.n.is_const() && spec.n.value() % s.width == 0;
+  row_tail = spec.m.is_const() ? static_cast<int>(spec.m.value() % s.mr) : row_by_row ? 1 : 0;
   const int64_t col_rest = spec.n.is_const() ? spec.n.value() % nr : 0;
   const int64_t col_vectors = (col_rest + s.width - 1) / s.width;
   col_tail = col_vectors < s.nv ? static_cast<int>(col_vectors) : 0;
-  const bool no_edge = spec.m.is_const() && spec.n.is_const() && spec.n.value() % s.width == 0;
-  partial = !one_chunk && !(plain_c && no_edge);
+  partial = !one_chunk && !(plain_c && exact);
   a_ld = s.pack_a == PackA::cols ? s.mr : round_up(chunk, s.width) + s.width;
   pack_a_elements = s.pack_a == PackA::rows ? s.mc * a_ld : s.pack_a == PackA::cols ? s.mc * chunk : 0;
   pack_a_elements = round_up(pack_a_elements, 64);

@@ -13,13 +13,16 @@ namespace kiln::detail {
 struct MatmulShape {
   MatmulShape(const MatmulSpec& spec, const MatmulSchedule& schedule, const MatmulHooks& hooks);
 
-  int64_t nr = 0;          ///< columns of a register block
-  int64_t a_ld = 0;        ///< elements between rows (PackA::rows) or k steps (PackA::cols) of packed A
-  bool one_chunk = false;  ///< all of k fits kc
-  bool plain_c = false;    ///< no epilogue, C's rows contiguous: the micro kernel may store C itself
-  bool partial = false;    ///< a task's partial sums wait in scratch between chunks of k
-  int row_tail = 0;        ///< rows of the last block where a smaller kernel runs them; 0: none
-  int col_tail = 0;        ///< vectors of the last block where a narrower kernel runs them; 0: none
+  int64_t nr = 0;           ///< columns of a register block
+  int64_t a_ld = 0;         ///< elements between rows (PackA::rows) or k steps (PackA::cols) of packed A
+  bool one_chunk = false;   ///< all of k fits kc
+  bool plain_c = false;     ///< no epilogue, C's rows contiguous: the micro kernel may store C itself
+  bool partial = false;     ///< a task's partial sums wait in scratch between chunks of k
+  bool row_by_row = false;  ///< a last block of unknown height runs as single rows
+  bool exact_rows = false;  ///< micro kernels never compute rows past m
+  bool exact = false;       ///< ... nor columns past n
+  int row_tail = 0;         ///< rows of the last block where a smaller kernel runs them; 0: none
+  int col_tail = 0;         ///< vectors of the last block where a narrower kernel runs them; 0: none
   int64_t pack_b_elements = 0, pack_a_elements = 0, tile_elements = 0;
   bool b_shared = false;  ///< B is the same for every batch index
 };

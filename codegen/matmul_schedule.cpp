@@ -1,34 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses blocks, tiles and packing of a matmul from its shape and the target. Must not look at thread
-// counts.
+// Chooses register block, chunks, tiles and packing of a matmul from its shape and the target, by a small
+// model of a core. Must not look at thread counts. What the rules rest on was measured on Zen 4 (AVX-512 and
+// AVX2 code).
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "codegen/matmul.h"
+#include "ir/base/error.h"
 
 namespace kiln {
 
 namespace {
-int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-int64_t value_or(const Dim& d, int64_t other) {
-  return d.is_const() ? std::max<int64_t>(1, d.value()) : other;
+constexpr int64_t kUnknown = 1024;      // a symbolic size counts as this
+constexpr int64_t kSetStride = 4096;    // bytes after which addresses share a set of the first cache
+constexpr int64_t kTaskWork = 1 << 18;  // multiply-adds below which a task is not worth its start
+constexpr int64_t kTasks = 16;          // tasks to aim at
+constexpr int64_t kSplitRange = 512;    // shortest range of a split k
+
+int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+int64_t round_up(int64_t x, int64_t to) { return ceil_div(x, to) * to; }
+int64_t known(const Dim& d) { return d.is_const() ? std::max<int64_t>(1, d.value()) : kUnknown; }
+
+struct Problem {
+  int64_t batch, m, n, k, size;
+  const MatmulSpec& spec;
+  const MatmulTarget& target;
+};
+
+/// True if rows or columns that lie `stride` apart fall into the same few sets of the first cache.
+bool collides(const Dim& stride, int64_t size) {
+  return stride.is_const() && stride.value() != 0 && stride.value() * size % kSetStride == 0;
+}
+
+/// Cycles of one r x v block over k: multiply-adds, their latency, or loads, and the block's own start and
+/// end.
+double block_cycles(const Problem& x, int64_t r, int64_t v) {
+  const bool wide = x.target.vector_bytes >= 64;
+  const double fma = static_cast<double>(r * v) * (wide ? 1.0 : 0.5);
+  const double loads = static_cast<double>(v) * (wide ? 1.0 : 0.5) + static_cast<double>(r) * 0.5;
+  const double step = std::max({fma, loads, 4.0}) + 0.1 * static_cast<double>(r + v);
+  return step * static_cast<double>(x.k) + 40.0 + 2.0 * static_cast<double>(r * v);
+}
+
+double matmul_cycles(const Problem& x, int64_t width, int64_t mr, int64_t nv) {
+  const int64_t vectors = ceil_div(x.n, width);
+  const int64_t m_tail = x.m % mr, v_tail = vectors % nv;
+  const auto row_of_blocks = [&](int64_t r) {
+    const double full = static_cast<double>(vectors / nv) * block_cycles(x, r, nv);
+    return full + (v_tail ? block_cycles(x, r, v_tail) : 0.0);
+  };
+  const double total =
+      static_cast<double>(x.m / mr) * row_of_blocks(mr) + (m_tail ? row_of_blocks(m_tail) : 0.0);
+  // Every further kernel costs compile time: it must bring half a percent.
+  return total * (1.0 + 0.005 * (m_tail && x.m > mr) + 0.005 * (v_tail && vectors > nv));
+}
+
+void choose_block(const Problem& x, MatmulSchedule& s) {
+  // Rows read in place share the cache's sets if their stride is a power of two: no more of them than ways.
+  const int64_t most_rows = collides(x.spec.a.row_stride, x.size) && x.k * x.size > 512 ? 8 : 14;
+  double best = std::numeric_limits<double>::max();
+  for (int64_t nv = 1; nv <= 4; ++nv)
+    for (int64_t mr = 1; mr <= most_rows; ++mr) {
+      if (mr * nv + nv + 1 > x.target.vector_registers || mr > std::max<int64_t>(x.m, 1)) continue;
+      const double cycles = matmul_cycles(x, s.width, mr, nv);
+      if (cycles >= best) continue;
+      best = cycles, s.mr = static_cast<int>(mr), s.nv = static_cast<int>(nv);
+    }
+}
+
+void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSchedule& s) {
+  const MatmulSpec& spec = x.spec;
+  const bool b_in_place =
+      spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 && !prologues.b;
+  s.pack_b = !b_in_place || (x.m > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
+  s.pack_a = PackA::none;
+  // In columns A is read in long runs only if blocks lie side by side in cache; colliding ones push each
+  // other out.
+  const bool by_cols = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1);
+  if (by_cols && collides(spec.a.col_stride, x.size) && x.k > 64 && x.n > 64) s.pack_a = PackA::cols;
+  if (prologues.a) s.pack_a = by_cols ? PackA::cols : PackA::rows;
+}
+
+/// Chunks of k such that one panel of packed B stays in half of the second cache.
+void choose_chunk(const Problem& x, MatmulSchedule& s) {
+  const int64_t panel = int64_t{s.nv} * s.width * x.size;
+  const int64_t most = std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
+  s.kc =
+      x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
+}
+
+/// Even parts of `size` in units, each at most `most`.
+int64_t even_tile(int64_t size, int64_t most, int64_t unit) {
+  const int64_t parts = ceil_div(size, std::max(most, unit));
+  return std::min(round_up(ceil_div(size, parts), unit), round_up(size, unit));
+}
+
+void choose_tiles(const Problem& x, MatmulSchedule& s) {
+  const int64_t nr = int64_t{s.nv} * s.width;
+  const bool chunked = x.k > s.kc;
+  const int64_t b_columns = std::max(nr, x.target.l2_bytes / 2 / (std::min(x.k, s.kc) * x.size));
+  int64_t most_n = s.pack_a == PackA::none ? std::min<int64_t>(192, b_columns) : 384;
+  int64_t most_m = chunked ? 256 : 128;
+  s.mc = s.pack_a == PackA::cols ? round_up(std::min<int64_t>(64, x.m), s.mr) : s.mr;
+  while (true) {
+    s.tile_m = even_tile(x.m, most_m, s.mc), s.tile_n = even_tile(x.n, most_n, nr);
+    const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
+    const bool can_halve = s.tile_m > s.mc || s.tile_n > nr;
+    if (tasks >= kTasks || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork) return;
+    // Halve the longer side, counted in what a packed element is used for.
+    if (s.tile_n > nr && (s.tile_n >= s.tile_m || s.tile_m <= s.mc)) most_n = s.tile_n / 2;
+    else most_m = s.tile_m / 2;
+  }
+}
+
+void choose_split(const Problem& x, MatmulSchedule& s) {
+  const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
+  s.split_k = 1;
+  if (!x.spec.k.is_const() || tasks >= kTasks / 2) return;
+  s.split_k = static_cast<int>(std::clamp<int64_t>(x.k / kSplitRange, 1, ceil_div(kTasks, tasks)));
+  if (s.split_k > 1) s.kc = std::min(s.kc, round_up(ceil_div(x.k, s.split_k), 8));
 }
 }  // namespace
 
-MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target) {
-  const auto size = static_cast<int64_t>(dtype_size(spec.dtype));
+MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target,
+                                      const MatmulPrologues& prologues) {
+  Problem x{1,    known(spec.m), known(spec.n), known(spec.k), static_cast<int64_t>(dtype_size(spec.dtype)),
+            spec, target};
+  for (const Dim& d : spec.batch) x.batch *= known(d);
   MatmulSchedule s;
-  s.width = static_cast<int>(target.vector_bytes / size);
-  const int64_t m = value_or(spec.m, 1024), n = value_or(spec.n, 1024);
-  s.mr = target.vector_registers >= 32 ? 8 : 6;
-  s.nv = target.vector_registers >= 32 ? 3 : 2;
-  const int64_t nr = int64_t{s.nv} * s.width;
-  s.kc = 1024;
-  s.pack_a = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1) ? PackA::cols : PackA::rows;
-  s.mc = s.pack_a == PackA::cols ? 4 * s.mr : s.mr;
-  s.tile_m = std::min<int64_t>(round_up(m, s.mc), round_up(128, s.mc));
-  s.tile_n = std::min<int64_t>(round_up(n, nr), round_up(96, nr));
-  s.pack_b = true;
-  s.split_k = 1;
+  s.width = static_cast<int>(target.vector_bytes / x.size);
+  choose_block(x, s);
+  choose_packing(x, prologues, s);
+  choose_chunk(x, s);
+  choose_tiles(x, s);
+  choose_split(x, s);
   return s;
 }
 
