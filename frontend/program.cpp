@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the program of a stage: the interpreter, or kernels through codegen.
+// Builds the program of a stage: the interpreter, or kernels through codegen and the runtime's executor.
+#include "codegen/program.h"
+#include "frontend/checked.h"
+#include "frontend/context.h"
 #include "frontend/stage.h"
 #include "ir/passes.h"
+#include "runtime/executor.h"
+#include "runtime/image.h"
+#include "runtime/thread_pool.h"
 
 namespace kiln::detail {
 
@@ -28,16 +34,68 @@ class InterpretedProgram : public Program {
   Graph graph_;
 };
 
+/// Compiled kernels. Inputs of kind scalar and outputs in place are known to the plan by position.
+class NativeProgram : public Program {
+ public:
+  NativeProgram(const Graph& g, CompiledProgram compiled, int threads)
+      : image_(std::make_shared<LoadedImage>(compiled.image.bytes)),
+        executable_(std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); }, image_),
+        threads_(threads) {
+    for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
+    for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
+  }
+
+  void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
+    std::vector<void*> externals, fresh;
+    std::vector<uint64_t> scalars;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (scalar_[i]) scalars.push_back(*static_cast<const uint64_t*>(inputs[i].ref.data));
+      else externals.push_back(inputs[i].ref.data);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (!in_place_[i]) fresh.push_back(outputs[i].ref.data);
+    executable_.run({externals, fresh, scalars, {}, threads_, nullptr});
+  }
+  int64_t arena_bytes() const { return executable_.arena_bytes({}); }
+
+ private:
+  std::shared_ptr<LoadedImage> image_;
+  Executable executable_;
+  int threads_;
+  std::vector<bool> scalar_, in_place_;
+};
+
+std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides, const StageOptions& options,
+                                      BuildRecord& record) {
+  std::vector<ExternalLayout> layouts;
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    if (g.inputs[i].kind == InputKind::scalar) continue;
+    layouts.push_back({std::vector<Dim>(input_strides[i].begin(), input_strides[i].end()), Dim(0)});
+  }
+  Context& c = context();
+  const int threads = options.threads > 0 ? options.threads : default_threads();
+  CompiledProgram compiled = compile_program(g, layouts, c.target, {}, &c.cache, threads);
+  record.kernels += compiled.stats.kernels;
+  record.compiled += compiled.stats.compiled;
+  record.from_cache = compiled.stats.from_cache;
+  auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options.threads);
+  record.arena_bytes = std::max(record.arena_bytes, program->arena_bytes());
+  return program;
+}
+
 }  // namespace
 
 std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides, const StageOptions& options,
                                        BuildRecord& record) {
   verify(g);
-  Graph optimised = g;
+  Graph optimised = optimize(g);
   record.nodes += static_cast<int>(optimised.nodes.size());
-  (void)input_strides;
-  (void)options;
-  return std::make_unique<InterpretedProgram>(std::move(optimised));
+  std::unique_ptr<Program> program;
+  if (options.reference) program = std::make_unique<InterpretedProgram>(optimised);
+  else program = build_native(optimised, input_strides, options, record);
+  if (options.check) program = check_against_reference(std::move(program), optimised, options);
+  if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised);
+  return program;
 }
 
 }  // namespace kiln::detail

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "frontend/context.h"
 #include "frontend/dispatch.h"
 
 namespace kiln {
@@ -11,7 +12,10 @@ namespace kiln {
 namespace detail {
 
 State& state() {
-  thread_local State s;
+  thread_local State s = [] {
+    install_host_functions();
+    return State();
+  }();
   return s;
 }
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/context.h"
+
+#include "ir/base/options.h"
+#include "ir/interpret.h"
+#include "runtime/blas.h"
+#include "runtime/thread_pool.h"
+
+namespace kiln::detail {
+
+namespace {
+/// Strides of a rank-3 operand as the runtime's view of a batch of matrices.
+MatrixView view_of(const TensorRef& t) { return {t.data, t.strides[0], t.strides[1], t.strides[2]}; }
+
+void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
+  matmul(c.dtype, c.shape[0], c.shape[1], c.shape[2], a.shape[2], view_of(a), view_of(b), view_of(c));
+}
+}  // namespace
+
+Context::Context() : target(parse_target(option("KILN_TARGET"))) { check_environment(); }
+
+Context& context() {
+  static Context& c = *new Context();
+  return c;
+}
+
+void install_host_functions() {
+  static const bool done = [] {
+    host_functions().matmul = host_matmul;
+    host_functions().parallel_for = [](int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& f) {
+      kiln::parallel_for(n, grain, [&f](int64_t begin, int64_t end) { f(begin, end); });
+    };
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace kiln::detail

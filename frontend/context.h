@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one process-wide context: what eager evaluation borrows from the runtime, the disk cache, the target.
+#pragma once
+
+#include "codegen/cpu_target.h"
+#include "codegen/disk_cache.h"
+
+namespace kiln::detail {
+
+struct Context {
+  Context();
+  DiskCache cache;
+  CpuTarget target;
+};
+
+/// Made on first use; never destroyed, since tensors of static storage may outlive main(). Threads: any.
+Context& context();
+
+/// Lets eager evaluation use the runtime's threads and matrix products. Idempotent, cheap.
+void install_host_functions();
+
+}  // namespace kiln::detail
