@@ -22,8 +22,8 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   return trie;
 }
 
-CompileStats trie_stats(Trie& trie) {
-  CompileStats stats;
+CallableStats trie_stats(Trie& trie) {
+  CallableStats stats;
   stats.calls = trie.calls;
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds)

@@ -39,7 +39,7 @@ struct Build {
   int64_t arena_bytes = 0;
 };
 
-struct CompileStats {
+struct CallableStats {
   uint64_t calls = 0;
   std::vector<Build> builds;
 };
@@ -47,7 +47,7 @@ struct CompileStats {
 namespace detail {
 struct Trie;
 std::shared_ptr<Trie> make_trie(const CompileOptions& options, Loc loc);
-CompileStats trie_stats(Trie& trie);
+CallableStats trie_stats(Trie& trie);
 
 /// One call: installs a cursor, and drops what is pending if finish() was not reached.
 class CompiledCall {
@@ -85,7 +85,7 @@ class Compiled {
   }
 
   /// Calls and builds so far, with the reason of each build.
-  CompileStats stats() const { return detail::trie_stats(*trie_); }
+  CallableStats stats() const { return detail::trie_stats(*trie_); }
 
  private:
   F fn_;

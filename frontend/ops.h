@@ -65,29 +65,29 @@ Tensor isnan(const Tensor& x, Loc loc = Loc::current());
 Tensor logical_not(const Tensor& x, Loc loc = Loc::current());
 
 // Elementwise, two operands: broadcast and promoted. Numbers are run-time values of a compiled callable.
-Tensor add(const Operand& a, const Operand& b);
-Tensor sub(const Operand& a, const Operand& b);
-Tensor mul(const Operand& a, const Operand& b);
+Tensor add(const TensorArg& a, const TensorArg& b);
+Tensor sub(const TensorArg& a, const TensorArg& b);
+Tensor mul(const TensorArg& a, const TensorArg& b);
 /// True division: integers become f32.
-Tensor div(const Operand& a, const Operand& b);
-Tensor pow(const Operand& a, const Operand& b);
-Tensor maximum(const Operand& a, const Operand& b);
-Tensor minimum(const Operand& a, const Operand& b);
-Tensor fmod(const Operand& a, const Operand& b);
-Tensor remainder(const Operand& a, const Operand& b);
-Tensor floor_divide(const Operand& a, const Operand& b);
-Tensor atan2(const Operand& a, const Operand& b);
-Tensor eq(const Operand& a, const Operand& b);
-Tensor ne(const Operand& a, const Operand& b);
-Tensor lt(const Operand& a, const Operand& b);
-Tensor le(const Operand& a, const Operand& b);
-Tensor gt(const Operand& a, const Operand& b);
-Tensor ge(const Operand& a, const Operand& b);
-Tensor logical_and(const Operand& a, const Operand& b);
-Tensor logical_or(const Operand& a, const Operand& b);
-Tensor logical_xor(const Operand& a, const Operand& b);
+Tensor div(const TensorArg& a, const TensorArg& b);
+Tensor pow(const TensorArg& a, const TensorArg& b);
+Tensor maximum(const TensorArg& a, const TensorArg& b);
+Tensor minimum(const TensorArg& a, const TensorArg& b);
+Tensor fmod(const TensorArg& a, const TensorArg& b);
+Tensor remainder(const TensorArg& a, const TensorArg& b);
+Tensor floor_divide(const TensorArg& a, const TensorArg& b);
+Tensor atan2(const TensorArg& a, const TensorArg& b);
+Tensor eq(const TensorArg& a, const TensorArg& b);
+Tensor ne(const TensorArg& a, const TensorArg& b);
+Tensor lt(const TensorArg& a, const TensorArg& b);
+Tensor le(const TensorArg& a, const TensorArg& b);
+Tensor gt(const TensorArg& a, const TensorArg& b);
+Tensor ge(const TensorArg& a, const TensorArg& b);
+Tensor logical_and(const TensorArg& a, const TensorArg& b);
+Tensor logical_or(const TensorArg& a, const TensorArg& b);
+Tensor logical_xor(const TensorArg& a, const TensorArg& b);
 /// a where `condition` (bool), else b; all broadcast.
-Tensor where(const Tensor& condition, const Operand& a, const Operand& b);
+Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b);
 /// Limits to [lo, hi]; NaN stays.
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc = Loc::current());
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc = Loc::current());

@@ -115,15 +115,15 @@ Tensor unary_call(Op o, const Tensor& x, Loc loc, bool to_float) {
 
 /// `body(a, b)` on tensors, where a number has become a 0-d tensor.
 template <typename Body>
-Tensor binary_call(const char* name, const Operand& a, const Operand& b, Body&& body) {
+Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
   if (a.tensor && b.tensor) {
     require(*a.tensor, name, a.loc);
     require(*b.tensor, name, b.loc);
     return call(name, a.loc, {a.tensor, b.tensor}, {}, {}, [&](const auto&) { return body(*a.tensor, *b.tensor); });
   }
   KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
-  const Operand& tensor = a.tensor ? a : b;
-  const Operand& number = a.tensor ? b : a;
+  const TensorArg& tensor = a.tensor ? a : b;
+  const TensorArg& number = a.tensor ? b : a;
   require(*tensor.tensor, name, tensor.loc);
   return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar}, [&](const std::vector<Tensor>& s) {
     const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
@@ -131,7 +131,7 @@ Tensor binary_call(const char* name, const Operand& a, const Operand& b, Body&& 
   });
 }
 
-Tensor binary_op(Op o, const Operand& a, const Operand& b) {
+Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
   return binary_call(kOpNames[o.id].data(), a, b, [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
 }
 
@@ -140,7 +140,7 @@ Tensor as_bool(const Tensor& x) {
   return x.dtype() == DType::boolean ? x : apply(op("ne"), {&x, &zero});
 }
 
-Tensor logical_op(Op o, const Operand& a, const Operand& b) {
+Tensor logical_op(Op o, const TensorArg& a, const TensorArg& b) {
   return binary_call(kOpNames[o.id].data(), a, b,
                      [&](const Tensor& x, const Tensor& y) { return binary(o, as_bool(x), as_bool(y), a.loc); });
 }
@@ -194,40 +194,40 @@ Tensor logical_not(const Tensor& x, Loc loc) {
   return call("logical_not", loc, {&x}, {}, {}, [&](const auto&) { return unary(op("logical_not"), as_bool(x)); });
 }
 
-Tensor add(const Operand& a, const Operand& b) { return binary_op(op("add"), a, b); }
-Tensor sub(const Operand& a, const Operand& b) { return binary_op(op("sub"), a, b); }
-Tensor mul(const Operand& a, const Operand& b) { return binary_op(op("mul"), a, b); }
-Tensor pow(const Operand& a, const Operand& b) { return binary_op(op("pow"), a, b); }
-Tensor maximum(const Operand& a, const Operand& b) { return binary_op(op("maximum"), a, b); }
-Tensor minimum(const Operand& a, const Operand& b) { return binary_op(op("minimum"), a, b); }
-Tensor fmod(const Operand& a, const Operand& b) { return binary_op(op("fmod"), a, b); }
-Tensor remainder(const Operand& a, const Operand& b) { return binary_op(op("remainder"), a, b); }
-Tensor floor_divide(const Operand& a, const Operand& b) { return binary_op(op("floor_divide"), a, b); }
-Tensor atan2(const Operand& a, const Operand& b) { return binary_op(op("atan2"), a, b); }
-Tensor eq(const Operand& a, const Operand& b) { return binary_op(op("eq"), a, b); }
-Tensor ne(const Operand& a, const Operand& b) { return binary_op(op("ne"), a, b); }
-Tensor lt(const Operand& a, const Operand& b) { return binary_op(op("lt"), a, b); }
-Tensor le(const Operand& a, const Operand& b) { return binary_op(op("le"), a, b); }
-Tensor gt(const Operand& a, const Operand& b) { return binary_op(op("gt"), a, b); }
-Tensor ge(const Operand& a, const Operand& b) { return binary_op(op("ge"), a, b); }
-Tensor logical_and(const Operand& a, const Operand& b) { return logical_op(op("logical_and"), a, b); }
-Tensor logical_or(const Operand& a, const Operand& b) { return logical_op(op("logical_or"), a, b); }
-Tensor logical_xor(const Operand& a, const Operand& b) { return logical_op(op("logical_xor"), a, b); }
+Tensor add(const TensorArg& a, const TensorArg& b) { return binary_op(op("add"), a, b); }
+Tensor sub(const TensorArg& a, const TensorArg& b) { return binary_op(op("sub"), a, b); }
+Tensor mul(const TensorArg& a, const TensorArg& b) { return binary_op(op("mul"), a, b); }
+Tensor pow(const TensorArg& a, const TensorArg& b) { return binary_op(op("pow"), a, b); }
+Tensor maximum(const TensorArg& a, const TensorArg& b) { return binary_op(op("maximum"), a, b); }
+Tensor minimum(const TensorArg& a, const TensorArg& b) { return binary_op(op("minimum"), a, b); }
+Tensor fmod(const TensorArg& a, const TensorArg& b) { return binary_op(op("fmod"), a, b); }
+Tensor remainder(const TensorArg& a, const TensorArg& b) { return binary_op(op("remainder"), a, b); }
+Tensor floor_divide(const TensorArg& a, const TensorArg& b) { return binary_op(op("floor_divide"), a, b); }
+Tensor atan2(const TensorArg& a, const TensorArg& b) { return binary_op(op("atan2"), a, b); }
+Tensor eq(const TensorArg& a, const TensorArg& b) { return binary_op(op("eq"), a, b); }
+Tensor ne(const TensorArg& a, const TensorArg& b) { return binary_op(op("ne"), a, b); }
+Tensor lt(const TensorArg& a, const TensorArg& b) { return binary_op(op("lt"), a, b); }
+Tensor le(const TensorArg& a, const TensorArg& b) { return binary_op(op("le"), a, b); }
+Tensor gt(const TensorArg& a, const TensorArg& b) { return binary_op(op("gt"), a, b); }
+Tensor ge(const TensorArg& a, const TensorArg& b) { return binary_op(op("ge"), a, b); }
+Tensor logical_and(const TensorArg& a, const TensorArg& b) { return logical_op(op("logical_and"), a, b); }
+Tensor logical_or(const TensorArg& a, const TensorArg& b) { return logical_op(op("logical_or"), a, b); }
+Tensor logical_xor(const TensorArg& a, const TensorArg& b) { return logical_op(op("logical_xor"), a, b); }
 
-Tensor div(const Operand& a, const Operand& b) {
+Tensor div(const TensorArg& a, const TensorArg& b) {
   return binary_call("div", a, b, [&](const Tensor& x, const Tensor& y) {
     const bool integers = !is_floating(result_type(x, y));
     return binary(op("div"), integers ? cast_to(x, DType::f32) : x, integers ? cast_to(y, DType::f32) : y, a.loc);
   });
 }
 
-Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
-Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }
-Tensor operator*(const Operand& a, const Operand& b) { return mul(a, b); }
-Tensor operator/(const Operand& a, const Operand& b) { return div(a, b); }
+Tensor operator+(const TensorArg& a, const TensorArg& b) { return add(a, b); }
+Tensor operator-(const TensorArg& a, const TensorArg& b) { return sub(a, b); }
+Tensor operator*(const TensorArg& a, const TensorArg& b) { return mul(a, b); }
+Tensor operator/(const TensorArg& a, const TensorArg& b) { return div(a, b); }
 Tensor operator-(const Tensor& a) { return neg(a, {}); }
 
-Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   require(condition, "where", a.loc);
   KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool", a.loc.str(),
              condition.type_str());
@@ -274,7 +274,7 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
-  return where(mask, Operand(value, loc), Operand(x, loc));
+  return where(mask, TensorArg(value, loc), TensorArg(x, loc));
 }
 
 namespace {

@@ -169,20 +169,20 @@ struct Scalar {
 };
 
 /// An operand of an operator: a tensor or a number, with the line it stands on.
-struct Operand {
-  Operand(const Tensor& t, Loc l = Loc::current()) : tensor(&t), loc(l) {}          // NOLINT
+struct TensorArg {
+  TensorArg(const Tensor& t, Loc l = Loc::current()) : tensor(&t), loc(l) {}          // NOLINT
   template <typename T>
     requires std::is_arithmetic_v<T>
-  Operand(T v, Loc l = Loc::current()) : scalar(v), loc(l) {}  // NOLINT
+  TensorArg(T v, Loc l = Loc::current()) : scalar(v), loc(l) {}  // NOLINT
   const Tensor* tensor = nullptr;
   Scalar scalar{0.0};
   Loc loc;
 };
 
-Tensor operator+(const Operand& a, const Operand& b);
-Tensor operator-(const Operand& a, const Operand& b);
-Tensor operator*(const Operand& a, const Operand& b);
-Tensor operator/(const Operand& a, const Operand& b);
+Tensor operator+(const TensorArg& a, const TensorArg& b);
+Tensor operator-(const TensorArg& a, const TensorArg& b);
+Tensor operator*(const TensorArg& a, const TensorArg& b);
+Tensor operator/(const TensorArg& a, const TensorArg& b);
 Tensor operator-(const Tensor& a);
 
 /// Numpy-like text of the elements. A host read inside a compiled callable.

@@ -15,13 +15,13 @@ Value unary(const Bound& b) {
   return F(b["x"].tensor(), Loc::current());
 }
 
-Operand operand(const Value& v) {
-  if (v.is<Tensor>()) return Operand(std::get<Tensor>(v.v));
-  if (v.is<double>()) return Operand(std::get<double>(v.v));
-  return Operand(v.integer());
+TensorArg operand(const Value& v) {
+  if (v.is<Tensor>()) return TensorArg(std::get<Tensor>(v.v));
+  if (v.is<double>()) return TensorArg(std::get<double>(v.v));
+  return TensorArg(v.integer());
 }
 
-template <Tensor (*F)(const Operand&, const Operand&)>
+template <Tensor (*F)(const TensorArg&, const TensorArg&)>
 Value binary(const Bound& b) {
   return F(operand(b["x"]), operand(b["y"]));
 }

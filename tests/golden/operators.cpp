@@ -13,11 +13,11 @@ namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
-Operand operand(const Value& v) {
-  if (v.is<Tensor>()) return Operand(std::get<Tensor>(v.v));
-  if (v.is<double>()) return Operand(std::get<double>(v.v));
-  if (v.is<bool>()) return Operand(std::get<bool>(v.v));
-  return Operand(v.integer());
+TensorArg operand(const Value& v) {
+  if (v.is<Tensor>()) return TensorArg(std::get<Tensor>(v.v));
+  if (v.is<double>()) return TensorArg(std::get<double>(v.v));
+  if (v.is<bool>()) return TensorArg(std::get<bool>(v.v));
+  return TensorArg(v.integer());
 }
 
 Value on_numbers(const std::string& op, const Value& a, const Value& b) {
@@ -37,13 +37,13 @@ Value on_numbers(const std::string& op, const Value& a, const Value& b) {
 Value on_bools(const std::string& op, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
     if (v->is<Tensor>() && v->tensor().dtype() != DType::boolean) throw Unsupported("bitwise operators");
-  const Operand x = operand(a), y = operand(b);
+  const TensorArg x = operand(a), y = operand(b);
   if (op == "&") return logical_and(x, y);
   if (op == "|") return logical_or(x, y);
   return logical_xor(x, y);
 }
 
-Value compare_values(const std::string& op, const Operand& x, const Operand& y) {
+Value compare_values(const std::string& op, const TensorArg& x, const TensorArg& y) {
   if (op == "==") return eq(x, y);
   if (op == "!=") return ne(x, y);
   if (op == "<") return lt(x, y);
@@ -102,7 +102,7 @@ Value index_list(const List& list, const Value& index) {
 Value binary_operator(const std::string& op, const Value& a, const Value& b) {
   if (!a.is<Tensor>() && !b.is<Tensor>()) return on_numbers(op, a, b);
   if (op == "&" || op == "|" || op == "^") return on_bools(op, a, b);
-  const Operand x = operand(a), y = operand(b);
+  const TensorArg x = operand(a), y = operand(b);
   if (op == "+") return add(x, y);
   if (op == "-") return sub(x, y);
   if (op == "*") return mul(x, y);
