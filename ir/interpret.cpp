@@ -8,6 +8,7 @@
 #include <new>
 
 #include "ir/base/options.h"
+#include "ir/host_memory.h"
 #include "ir/ops/loops.h"
 
 namespace kiln {
@@ -116,18 +117,17 @@ std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
 }
 
 HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape) {
-  constexpr std::align_val_t kAlign{64};
   static const bool poisoned = option_flag("KILN_POISON");
   HostTensor t{{dtype, nullptr, std::move(shape), {}}, nullptr};
   t.ref.strides = contiguous_strides(t.ref.shape);
   const size_t bytes = std::max<size_t>(1, static_cast<size_t>(t.ref.numel()) * dtype_size(dtype));
   try {
-    t.ref.data = ::operator new(bytes, kAlign);
+    t.storage = host_block(bytes);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::device, fmt::format("out of memory: no {} bytes for {}[{}]", bytes,
                                                dtype_name(dtype), fmt::join(t.ref.shape, ",")));
   }
-  t.storage = std::shared_ptr<void>(t.ref.data, [](void* p) { ::operator delete(p, kAlign); });
+  t.ref.data = t.storage.get();
   if (poisoned) poison(t.ref);
   return t;
 }

@@ -114,18 +114,21 @@ void take_eval(const EvalArgs& a) {
   });
 }
 
-/// Calls add(C* acc, const C* src) with dense copies of base and src in the compute type, and stores acc to
-/// `out`.
+/// Calls add(C* acc, const C* src) with base and src dense in the compute type; acc ends in `out`.
 template <typename C, typename F>
 void accumulate(const EvalArgs& a, const F& add) {
-  const DType t = a.out[0].dtype;
-  const HostTensor acc = evaluate(op("cast"), {{HostTensor{a.in[0], nullptr}}}, {dtype_of<C>()});
-  const HostTensor src =
-      contiguous(evaluate(op("cast"), {{HostTensor{a.in[2], nullptr}}}, {dtype_of<C>()}));
-  const HostTensor own = make_host_tensor(dtype_of<C>(), a.in[0].shape);
-  copy_elements(acc.ref, own.ref);
-  add(static_cast<C*>(own.ref.data), static_cast<const C*>(src.ref.data));
-  loops::store_of(t).loop(own.ref.data, 1, a.out[0].data, a.out[0].numel());
+  const TensorRef& out = a.out[0];
+  HostTensor base{a.in[0], nullptr}, src{a.in[2], nullptr}, acc{out, nullptr};
+  const bool same = out.dtype == dtype_of<C>();
+  if (!same) {
+    base = evaluate(op("cast"), {{base}}, {dtype_of<C>()});
+    src = evaluate(op("cast"), {{src}}, {dtype_of<C>()});
+    acc = make_host_tensor(dtype_of<C>(), out.shape);
+  }
+  copy_elements(base.ref, acc.ref);
+  src = contiguous(src);
+  add(static_cast<C*>(acc.ref.data), static_cast<const C*>(src.ref.data));
+  if (!same) loops::store_of(out.dtype).loop(acc.ref.data, 1, out.data, out.numel());
 }
 template <typename F>
 void accumulate(const EvalArgs& a, const F& add) {
@@ -145,7 +148,7 @@ void index_add_eval(const EvalArgs& a) {
   const Blocks b = blocks(a.in[0].shape, static_cast<size_t>(integer(a.attrs, 0)));
   const std::vector<int64_t> idx = read_indices(a.in[1], b.size, "index_add");
   const int64_t n = static_cast<int64_t>(idx.size());
-  constexpr int64_t kTile = 64;
+  constexpr int64_t kTile = 256;
   const int64_t tiles = (b.inner + kTile - 1) / kTile;
   accumulate(a, [&](auto* acc, const auto* src) {
     parallel_for(b.outer * tiles, 1, [&](int64_t begin, int64_t end) {

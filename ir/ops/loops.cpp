@@ -115,23 +115,69 @@ const void* read_block(const char* data, std::span<const int64_t> shape, std::sp
 }
 
 namespace {
+constexpr int64_t kTile =
+    32;  // a tile of the transpose: its lines of source and target stay in the first cache
+
+/// The dim along which the source is dense, when that is not the last one and both are long enough for tiles.
+size_t dense_dim(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
+  const size_t last = shape.size() - 1;
+  if (strides[last] >= -1 && strides[last] <= 1) return last;
+  for (size_t d = 0; d < last; ++d)
+    if (strides[d] == 1 && shape[d] >= 8 && shape[last] >= 8) return d;
+  return last;
+}
+/// Offsets of row r of the dims other than the two given.
+std::array<int64_t, 2> row_offsets(const Loops& l, int64_t r, size_t skip1, size_t skip2) {
+  std::array<int64_t, 2> at{};
+  for (size_t d = l.shape.size(); d-- > 0;) {
+    if (d == skip1 || d == skip2) continue;
+    const int64_t i = r % l.shape[d];
+    r /= l.shape[d];
+    at[0] += i * l.strides[0][d];
+    at[1] += i * l.strides[1][d];
+  }
+  return at;
+}
+/// Tiles over the last dim and dim q, along which the source is dense.
+template <typename T>
+void transpose(const T* src, T* dst, const Loops& l, size_t q) {
+  const size_t last = l.shape.size() - 1;
+  const int64_t n = l.shape[last], m = l.shape[q], from = l.strides[0][last];
+  const int64_t to_n = l.strides[1][last], to_m = l.strides[1][q];
+  const int64_t tiles = (n + kTile - 1) / kTile;
+  int64_t rows = tiles;
+  for (size_t d = 0; d < last; ++d) rows *= d == q ? 1 : l.shape[d];
+  parallel_for(rows, std::max<int64_t>(1, 16384 / (kTile * m)), [&](int64_t begin, int64_t end) {
+    // By way of a tile of its own: lines a power of two apart would evict each other.
+    T tile[kTile][kTile + 1];
+    for (int64_t r = begin; r < end; ++r) {
+      const auto [s0, t0] = row_offsets(l, r / tiles, q, last);
+      const int64_t j0 = r % tiles * kTile, j1 = std::min(n, j0 + kTile);
+      for (int64_t i0 = 0; i0 < m; i0 += kTile) {
+        const int64_t i1 = std::min(m, i0 + kTile);
+        for (int64_t j = j0; j < j1; ++j)
+          for (int64_t i = i0; i < i1; ++i) tile[i - i0][j - j0] = src[s0 + i + j * from];
+        for (int64_t i = i0; i < i1; ++i)
+          for (int64_t j = j0; j < j1; ++j) dst[t0 + i * to_m + j * to_n] = tile[i - i0][j - j0];
+      }
+    }
+  });
+}
 template <typename T>
 void copy_rows(const T* src, T* dst, const Loops& l) {
-  const size_t last = l.shape.size() - 1;
-  const int64_t row = l.shape[last], from = l.strides[0][last], to = l.strides[1][last];
+  const size_t last = l.shape.size() - 1, q = dense_dim(l.shape, l.strides[0]);
+  if (q != last) return transpose(src, dst, l, q);
+  const int64_t n = l.shape[last], from = l.strides[0][last], to = l.strides[1][last];
   int64_t rows = 1;
   for (size_t d = 0; d < last; ++d) rows *= l.shape[d];
-  parallel_for(rows, std::max<int64_t>(1, 16384 / row), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, std::max<int64_t>(1, 16384 / n), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const T* s = src;
-      T* t = dst;
-      for (int64_t d = static_cast<int64_t>(last) - 1, rest = r; d >= 0; rest /= l.shape[d], --d) {
-        s += rest % l.shape[d] * l.strides[0][d];
-        t += rest % l.shape[d] * l.strides[1][d];
+      const auto [s0, t0] = row_offsets(l, r, last, last);
+      if (from == 1 && to == 1) {
+        std::copy_n(src + s0, n, dst + t0);
+        continue;
       }
-      if (from == 1 && to == 1) std::copy_n(s, row, t);
-      else
-        for (int64_t i = 0; i < row; ++i) t[i * to] = s[i * from];
+      for (int64_t i = 0; i < n; ++i) dst[t0 + i * to] = src[s0 + i * from];
     }
   });
 }
@@ -153,6 +199,16 @@ void run(std::span<const TensorRef> in, std::span<const Move> loads, const Tenso
   KILN_ASSERT(in.size() <= kMaxIn, "{} inputs", in.size());
   std::vector<const std::vector<int64_t>*> strides;
   for (const TensorRef& t : in) strides.push_back(&t.strides);
+  // Reading a transposed operand element by element costs a cache line each.
+  std::array<HostTensor, kMaxIn> turned;
+  std::array<const void*, kMaxIn> data{};
+  for (size_t i = 0; i < in.size(); ++i) {
+    data[i] = in[i].data;
+    if (n < 4096 || dense_dim(out.shape, in[i].strides) == out.shape.size() - 1) continue;
+    turned[i] = contiguous({in[i], nullptr});
+    strides[i] = &turned[i].ref.strides;
+    data[i] = turned[i].ref.data;
+  }
   const Loops loops = collapse(out.shape, strides);
   parallel_for((n + kBlock - 1) / kBlock, 32, [&](int64_t begin, int64_t end) {
     alignas(64) uint64_t buffers[kMaxIn + 1][kBlock];
@@ -160,8 +216,8 @@ void run(std::span<const TensorRef> in, std::span<const Move> loads, const Tenso
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kBlock, m = std::min(kBlock, n - first);
       for (size_t i = 0; i < in.size(); ++i)
-        ptr[i] = read_block(static_cast<const char*>(in[i].data), loops.shape, loops.strides[i], loads[i],
-                            first, m, buffers[i]);
+        ptr[i] = read_block(static_cast<const char*>(data[i]), loops.shape, loops.strides[i], loads[i], first,
+                            m, buffers[i]);
       char* to = static_cast<char*>(out.data) + first * static_cast<int64_t>(store.to);
       k(ptr, store.same ? to : static_cast<void*>(buffers[kMaxIn]), m);
       if (!store.same) store.loop(buffers[kMaxIn], 1, to, m);

@@ -10,6 +10,7 @@ ALLOWED = {
     "examples/gpt/stop.cpp": "what a signal handler can reach",
     "ir/base/options.cpp": "the option table's overrides",
     "ir/base/atomic_file.cpp": "numbers temporary names",
+    "ir/host_memory.cpp": "the free blocks that host tensors share",
     "ir/interpret.cpp": "the functions that the runtime installs",
     "frontend/cursor.cpp": "numbers calls",
     "frontend/eager.cpp": "numbers tape entries",

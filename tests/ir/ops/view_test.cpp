@@ -67,6 +67,21 @@ TEST(OpsView, ReshapeCopiesOnlyWhereStridesCannotSayIt) {
   EXPECT_EQ(numbers(run(op("reshape"), {scalar(DType::f32, 5)}, {Shape{1, 1}})), std::vector<double>{5});
 }
 
+TEST(OpsView, LargeTransposesCopyEveryElement) {
+  for (const Ints& shape : {Ints{70, 3, 45}, Ints{33, 2, 8}, Ints{9, 1, 700}})
+    for (const Ints& p : {Ints{2, 1, 0}, Ints{2, 0, 1}, Ints{1, 2, 0}}) {
+      const HostTensor x = counted(DType::f32, shape);
+      const HostTensor t = run(op("permute"), {x}, {p});
+      const auto at = [&](const Ints& i) {
+        Ints j(3);
+        for (size_t d = 0; d < 3; ++d) j[static_cast<size_t>(p[d])] = i[d];
+        return static_cast<double>((j[0] * shape[1] + j[1]) * shape[2] + j[2]);
+      };
+      expect_elements(contiguous(t), t.ref.shape, at);
+      expect_elements(run(op("neg"), {t}, {}), t.ref.shape, [&](const Ints& i) { return -at(i); });
+    }
+}
+
 TEST(OpsView, PadAndCat) {
   const HostTensor x = counted(DType::f32, {2, 3});
   const HostTensor p = run(op("pad"), {x}, {Shape{1, 0}, Shape{0, 2}, Ints{2, 1}, -1.0});

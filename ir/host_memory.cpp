@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/host_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace kiln {
+
+namespace {
+
+constexpr std::align_val_t kAlign{64};
+constexpr size_t kSmallest = size_t{32} << 10;  // below, the system's allocator is as fast
+
+/// Sizes go up in eighths of a power of two, so that close sizes share blocks and little is wasted.
+size_t size_class(size_t bytes) {
+  const size_t step = std::max<size_t>(64, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+class BlockCache {
+ public:
+  void* take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    const auto at = free_.find(size);
+    if (at == free_.end() || at->second.empty()) return nullptr;
+    void* p = at->second.back();
+    at->second.pop_back();
+    kept_ -= size;
+    return p;
+  }
+  /// False when there is no room for it.
+  bool give(void* p, size_t size) noexcept try {
+    const std::lock_guard lock(mutex_);
+    if (kept_ + size > kHostBlocksKept) return false;
+    free_[size].push_back(p);
+    kept_ += size;
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [size, blocks] : free_)
+      for (void* p : blocks) ::operator delete(p, kAlign);
+    free_.clear();
+    kept_ = 0;
+  }
+  size_t kept() {
+    const std::lock_guard lock(mutex_);
+    return kept_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;
+  size_t kept_ = 0;
+};
+/// Never destroyed: tensors of static storage may outlive it otherwise.
+BlockCache& cache() {
+  static BlockCache& c = *new BlockCache;
+  return c;
+}
+
+}  // namespace
+
+std::shared_ptr<void> host_block(size_t bytes) {
+  const size_t size = size_class(std::max<size_t>(1, bytes));
+  if (size < kSmallest) return {::operator new(size, kAlign), [](void* p) { ::operator delete(p, kAlign); }};
+  void* p = cache().take(size);
+  if (!p) {
+    try {
+      p = ::operator new(size, kAlign);
+    } catch (const std::bad_alloc&) {
+      release_host_blocks();
+      p = ::operator new(size, kAlign);
+    }
+  }
+  return {p, [size](void* block) {
+            if (!cache().give(block, size)) ::operator delete(block, kAlign);
+          }};
+}
+
+size_t host_blocks_kept() { return cache().kept(); }
+void release_host_blocks() { cache().release(); }
+
+}  // namespace kiln
