@@ -47,6 +47,22 @@ double launch_ns(const Plan& plan, const BoundPlan& bound, const Launch& l) {
   return WorkModel::kLaunchNs + bytes / WorkModel::kBytesPerNs + flops / WorkModel::kFlopsPerNs;
 }
 
+/// Decides which launches are split: those with work for more than one thread, or with company. The launches
+/// from one declared barrier to the next are independent of each other.
+void place_launches(const Plan& plan, BoundPlan& bound) {
+  const size_t count = bound.launches.size();
+  for (size_t from = 0, to = 0; from < count; from = to) {
+    for (to = from + 1; to < count && !plan.launches[to].barrier_before;) ++to;
+    int32_t turn = 0;
+    for (size_t i = from; i < to; ++i) {
+      BoundLaunch& l = bound.launches[i];
+      const bool alone = l.tasks == 1 && to - from == 1;
+      l.solo = l.tasks == 0 || l.ns < WorkModel::kSoloNs || alone;
+      if (!l.solo) l.turn = turn++;
+    }
+  }
+}
+
 /// Keeps only the barriers that separate work of different threads. A declared barrier between launches of
 /// rank 0 needs none now, but the next split launch then does: its other threads have not seen that work.
 void place_barriers(const Plan& plan, BoundPlan& bound) {
@@ -83,25 +99,38 @@ std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int
     b.tasks = l.tasks >= 0 ? bound->dims[l.tasks] : 1;
     KILN_ASSERT(b.tasks >= 0, "a launch of {} tasks", b.tasks);
     b.ns = b.tasks > 0 ? launch_ns(plan, *bound, l) : 0;
-    b.solo = b.tasks <= 1 || b.ns < WorkModel::kSoloNs;
     const int64_t scratch = l.scratch_bytes >= 0 ? bound->dims[l.scratch_bytes] : 0;
     KILN_ASSERT(scratch >= 0, "a scratch of {} bytes", scratch);
     bound->scratch_bytes = std::max(bound->scratch_bytes, scratch);
     bound->launches.push_back(b);
   }
+  place_launches(plan, *bound);
   place_barriers(plan, *bound);
   bound->alone_ns = bound->estimate_ns(1);
   return bound;
 }
 
 double BoundPlan::estimate_ns(int threads) const {
-  double ns = 0;
+  double total = 0, solo = 0, split = 0, longest = 0;  // the last three since the last barrier
+  const auto meet = [&] {
+    total += solo + std::max(split / threads, longest);
+    solo = split = longest = 0;
+  };
   for (const BoundLaunch& l : launches) {
-    if (l.barrier && threads > 1) ns += WorkModel::kMeetNs * threads;
-    const int64_t rounds = l.solo ? l.tasks : (l.tasks + threads - 1) / threads;
-    if (l.tasks > 0) ns += l.ns * static_cast<double>(rounds) / static_cast<double>(l.tasks);
+    if (l.barrier && threads > 1) {
+      meet();
+      total += WorkModel::kMeetNs * threads;
+    }
+    if (l.solo) {
+      solo += l.ns;
+      continue;
+    }
+    const int64_t rounds = (l.tasks + threads - 1) / threads;
+    split += l.ns;
+    longest = std::max(longest, l.ns * static_cast<double>(rounds) / static_cast<double>(l.tasks));
   }
-  return ns;
+  meet();
+  return total;
 }
 
 int BoundPlan::best_threads(int available, double least_gain_ns) const {

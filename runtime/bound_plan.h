@@ -13,13 +13,15 @@
 
 namespace kiln {
 
-/// A launch with its numbers. `solo` launches run on rank 0 alone.
+/// A launch with its numbers. `solo` launches run on rank 0 alone; the others are split, starting at rank
+/// `turn` of the team, so that independent launches of few tasks run side by side.
 struct BoundLaunch {
   int32_t kernel = 0;
   int32_t first_dim = 0;  ///< in BoundPlan::launch_dims
   int64_t first_arg = 0;  ///< in the flat list of all launches' buffers
   int64_t tasks = 0;
   double ns = 0;  ///< estimate on one thread
+  int32_t turn = 0;
   bool solo = true;
   bool barrier = false;  ///< all threads meet before it
 };

@@ -53,8 +53,9 @@ struct Executable::Frame {
   int64_t scratch_stride;
 
   void launch(const BoundLaunch& l, int rank, int size) const {
-    const int64_t begin = l.solo ? 0 : l.tasks * rank / size;
-    const int64_t end = l.solo ? l.tasks : l.tasks * (rank + 1) / size;
+    const int64_t share = l.solo ? rank : (rank + l.turn) % size;
+    const int64_t begin = l.solo ? 0 : l.tasks * share / size;
+    const int64_t end = l.solo ? l.tasks : l.tasks * (share + 1) / size;
     if (begin >= end || (l.solo && rank != 0)) return;
     kernels[l.kernel](args + l.first_arg, bound->launch_dims.data() + l.first_dim, begin, end,
                       scratch + scratch_stride * rank);

@@ -16,13 +16,13 @@ namespace {
 /// barrier.
 Plan plan_of(const std::string& text) {
   Plan p;
-  p.dims = {Dim(1), Dim(64), Dim(1'000'000)};
+  p.dims = {Dim(1), Dim(64), Dim(1'000'000), Dim(100)};
   p.kernels = {{false, "k"}};
-  p.profile = {{"k", "", -1, 2, {}}};
+  p.profile = {{"k", "", -1, 2, {}}, {"short", "", -1, 3, {}}};
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == ' ') continue;
     const bool barrier = i > 0 && text[i - 1] == ' ';
-    p.launches.push_back({0, {}, {}, text[i] == 'P' ? 1 : 0, -1, barrier, 0});
+    p.launches.push_back({0, {}, {}, text[i] == 'S' ? 0 : 1, -1, barrier, text[i] == 's'});
   }
   return p;
 }
@@ -32,20 +32,30 @@ std::string barriers(const std::string& text) {
   const auto bound = bind_plan(plan_of(text), {});
   for (const BoundLaunch& l : bound->launches) {
     if (l.barrier) out += ' ';
-    out += l.solo ? 'S' : 'P';
+    out += l.solo ? 's' : 'P';
   }
   return out;
 }
 
 TEST(BoundPlan, LeavesOutBarriersWithinOneThread) {
-  EXPECT_EQ(barriers("S S S"), "SSS");
+  EXPECT_EQ(barriers("S S S"), "sss");
+  EXPECT_EQ(barriers("s s S"), "sss");
   EXPECT_EQ(barriers(" P P"), "P P");
-  EXPECT_EQ(barriers("S P S"), "S P S");
-  EXPECT_EQ(barriers("PS"), "PS");
-  EXPECT_EQ(barriers("S SP"), "SS P");  // P must see the first S
-  EXPECT_EQ(barriers("S S P P"), "SS P P");
-  EXPECT_EQ(barriers("P S S PS"), "P SS PS");
-  EXPECT_EQ(barriers("SP"), "SP");
+  EXPECT_EQ(barriers("S P S"), "s P s");
+  EXPECT_EQ(barriers("Ps"), "Ps");
+  EXPECT_EQ(barriers("s sP"), "ss P");  // P must see the first launch
+  EXPECT_EQ(barriers("S S P P"), "ss P P");
+  EXPECT_EQ(barriers("P s s Ps"), "P ss Ps");
+  EXPECT_EQ(barriers("sP"), "sP");
+  EXPECT_EQ(barriers("S SS S"), "s PP s");  // two long tasks that may run side by side
+}
+
+TEST(BoundPlan, IndependentLaunchesTakeTurns) {
+  const auto bound = bind_plan(plan_of("SsS PSP S"), {});
+  std::vector<int> turns;
+  for (const BoundLaunch& l : bound->launches) turns.push_back(l.solo ? -1 : l.turn);
+  EXPECT_EQ(turns, (std::vector<int>{0, -1, 1, 0, 1, 2, -1}));
+  EXPECT_EQ(bind_plan(plan_of("SS SS SS"), {})->choose_threads(8, true), 2);
 }
 
 /// Every pair of launches that a declared barrier separates and that different threads run must be separated
@@ -54,7 +64,7 @@ TEST(BoundPlan, KeepsEveryBarrierThatMatters) {
   std::mt19937 rng(3);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
-    for (int i = 0; i < 12; ++i) text += std::string(rng() % 2 ? " " : "") + (rng() % 2 ? "S" : "P");
+    for (int i = 0; i < 12; ++i) text += std::string(rng() % 2 ? " " : "") + "PSs"[rng() % 3];
     const Plan plan = plan_of(text);
     const auto bound = bind_plan(plan, {});
     for (size_t a = 0; a < 12; ++a) {

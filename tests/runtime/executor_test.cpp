@@ -166,6 +166,28 @@ TEST(Executor, EvaluatesSymbolsAtEveryCall) {
   }
 }
 
+TEST(Executor, LongTasksOfOneIntervalRunOnDifferentThreads) {
+  static std::atomic<int> inside{0}, most{0};
+  const auto meet = [](void* const*, const int64_t*, int64_t, int64_t, void*) {
+    const int now = ++inside;
+    for (int i = 0; i < 2000 && most < 2; ++i) {
+      if (now > most) most = now;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    --inside;
+  };
+  Plan p;
+  p.dims = {Dim(1), Dim(1'000'000)};
+  p.kernels = {{false, "meet"}};
+  p.profile = {{"meet", "", -1, 1, {}}};
+  p.launches = {{0, {}, {}, 0, -1, true, 0}, {0, {}, {}, 0, -1, false, 0}};
+  const Executable exe(p, [&](const PlanKernel&) -> KernelFn { return meet; });
+  Invocation call;
+  call.threads = 2;
+  exe.run(call);
+  EXPECT_EQ(most, 2);
+}
+
 TEST(Executor, HostThreadsRunOneExecutableAtOnce) {
   const Executable exe(chain(Dim::symbol("N"), 6), resolve);
   const Executable fixed(chain(3000, 6), resolve);
