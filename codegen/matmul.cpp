@@ -33,6 +33,7 @@ struct Printer {
   void print_signature();
   void print_sizes();
   void print_task_decode();
+  void print_task_names();
   void print_task_hook(const MatmulTaskHook& hook);
   void print_register_block();
   void print_dispatch(const std::string& a, const std::string& b, const std::string& ld,
@@ -115,15 +116,21 @@ void Printer::print_task_decode() {
   out.line("const long col = tile_n_index * {0}, cols = min({0}, n - col);", s.tile_n);
 }
 
+/// Under these names fused code finds its task, in the task hooks and in the epilogue.
+void Printer::print_task_names() {
+  if (!hooks.task_begin && !hooks.task_end) return;
+  out.lines("const int64_t mm_tile_m = tile_m_index, mm_tile_n = tile_n_index, mm_task_row = row;");
+  out.lines("const int64_t mm_task_rows = rows, mm_task_col = col, mm_task_cols = cols;");
+  out.lines("T* const mm_scratch = hook_scratch;");
+  for (const char* name : {"tile_m", "tile_n", "task_row", "task_rows", "task_col", "task_cols", "scratch"})
+    out.line("(void)mm_{};", name);
+}
+
 void Printer::print_task_hook(const MatmulTaskHook& hook) {
   if (!hook) return;
-  out.lines(
-      "{\nconst int64_t mm_tile_m = tile_m_index, mm_tile_n = tile_n_index, mm_row = row, mm_rows = rows;");
-  out.lines("const int64_t mm_col = col, mm_cols = cols;\nT* const mm_scratch = hook_scratch;");
-  out.lines(
-      "(void)mm_tile_m;\n(void)mm_tile_n;\n(void)mm_row;\n(void)mm_rows;\n(void)mm_col;\n(void)mm_cols;");
-  out.lines(
-      hook({batch(), "mm_tile_m", "mm_tile_n", "mm_row", "mm_rows", "mm_col", "mm_cols", "mm_scratch"}));
+  out.lines("{");
+  out.lines(hook({batch(), "mm_tile_m", "mm_tile_n", "mm_task_row", "mm_task_rows", "mm_task_col",
+                  "mm_task_cols", "mm_scratch"}));
   out.lines("}");
 }
 
@@ -256,6 +263,7 @@ void Printer::print_main() {
   if (default_store())
     print_offset("c_tile", spec.c,
                  split() ? " + split * " + dims.text(numel(spec.batch) * spec.m * spec.n) : "");
+  print_task_names();
   print_task_hook(hooks.task_begin);
   out.lines("long k_at = k_begin;\ndo {");
   out.line("const long kk = min({}, k_end - k_at);", s.kc);
@@ -285,6 +293,7 @@ void Printer::print_combine() {
   out.lines("for (long task = task_begin; task < task_end; ++task) {");
   print_task_decode();
   if (default_store()) print_offset("c_tile", spec.c, "");
+  print_task_names();
   print_task_hook(hooks.task_begin);
   out.lines("const long r = rows, c = cols, block_row = row, block_col = col;\n(void)columns;");
   std::string index = "0";

@@ -83,7 +83,8 @@ struct MatmulVector {
   bool full = true;        ///< all lanes are valid
 };
 
-/// The names under which fused code finds one task: which tile it is, and the part of C it computes.
+/// The names under which task hooks, and the epilogue beside them, find one task: which tile it is, and the
+/// part of C it computes.
 struct MatmulTask {
   std::vector<std::string> batch;
   std::string tile_m, tile_n, row, rows, col, cols;

@@ -18,18 +18,26 @@ std::string load_vector(const MatmulHook& prologue, const MatmulSpec& spec, cons
                        : fmt::format("x = load_lanes({}, {});", address, lanes);
 }
 
-/// A loop over `count` in vectors, `body(index, lanes)` printing one step; lanes is "" for a whole vector.
+/// A loop over `count` in vectors, `body(lanes)` printing one step; lanes is "" for a whole vector.
 template <typename Body>
 void vector_loop(SourceText& out, const MatmulSchedule& s, const std::string& index, const std::string& count,
-                 const Body& body) {
+                 bool tail, const Body& body) {
   out.line("long {} = 0;", index);
   out.line("for (; {0} + {1} <= {2}; {0} += {1}) {{", index, s.width, count);
   body(std::string());
   out.lines("}");
+  if (!tail) return;
   out.line("if ({} < {}) {{", index, count);
   out.line("const long lanes = {} - {};", count, index);
   body(std::string("lanes"));
   out.lines("}");
+}
+
+/// True unless every chunk of k is whole vectors: code that never runs costs compile time.
+bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape) {
+  if (!spec.k.is_const() || spec.k.value() % s.width != 0) return true;
+  const int64_t part = (spec.k.value() + s.split_k - 1) / s.split_k;
+  return part % s.width != 0 || (!shape.one_chunk && s.kc % s.width != 0);
 }
 }  // namespace
 
@@ -44,7 +52,7 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
     if (!hooks.prologue_a && !spec.a.col_stride.is(1)) {
       out.line("for (long p = 0; p < kk; ++p) to[p] = from[p * {}];", cs);
     } else {
-      vector_loop(out, s, "p", "kk", [&](const std::string& lanes) {
+      vector_loop(out, s, "p", "kk", k_has_tail(spec, s, shape), [&](const std::string& lanes) {
         out.lines("V x;");
         out.lines(
             load_vector(hooks.prologue_a, spec, s, "row + ir + r", "k_at + p", true, "from + p", lanes));
@@ -58,7 +66,7 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
   out.lines("for (long p = 0; p < kk; ++p) {");
   if (hooks.prologue_a) {
     out.line("alignas(V) T from[{}];", s.mc + s.width);
-    vector_loop(out, s, "i", "block_rows", [&](const std::string& lanes) {
+    vector_loop(out, s, "i", "block_rows", true, [&](const std::string& lanes) {
       out.lines("V x;");
       out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k_at + p", false, "", lanes));
       out.lines("store(from + i, x);");
@@ -121,11 +129,12 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
   const std::string cs = dims.text(spec.b.col_stride);
   out.line("for (long j = 0; j < cols; j += {}) {{", s.width);
   out.line("T* const to = packed_b + j / {0} * {0} * kk + j % {0};", shape.nr);
-  vector_loop(out, s, "p", "kk", [&](const std::string& lanes) {
+  vector_loop(out, s, "p", "kk", k_has_tail(spec, s, shape), [&](const std::string& lanes) {
     out.line("V r[{}];", s.width);
     out.line("#pragma clang loop unroll({})", hooks.prologue_b ? "disable" : "full");
     out.line("for (long i = 0; i < {}; ++i) {{", s.width);
-    out.lines("const long c = min(j + i, cols - 1);\nV x;");
+    const bool whole = spec.n.is_const() && spec.n.value() % s.width == 0;
+    out.line("const long c = {};\nV x;", whole ? "j + i" : "min(j + i, cols - 1)");
     const std::string address = fmt::format("b + c * {} + k_at + p", cs);
     out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + c", false, address, lanes));
     out.lines("r[i] = x;\n}");
