@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workloads of benchmarks/peers, with the same weights, data and losses, as Kiln programs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frontend/kiln.h"
+
+namespace kiln::bench {
+
+/// One training step of a workload, eager or compiled.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  /// Runs a step and returns its loss.
+  virtual double step() = 0;
+  virtual CallableStats stats() const = 0;
+  /// Norms of the gradients of the last step (pointwise), else nothing.
+  virtual std::vector<std::pair<std::string, double>> gnorm() const { return {}; }
+};
+
+const std::vector<std::string>& workload_names();
+/// Throws: invalid, on an unknown name.
+std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads);
+
+}  // namespace kiln::bench
