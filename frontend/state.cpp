@@ -20,8 +20,11 @@ State& state() {
 }
 
 std::string State::scope_path() const {
+  size_t from = scopes.size();  // a module's name is its whole path: what encloses it adds nothing
+  while (from > 0 && !scopes[from - 1].module) --from;
   std::string path;
-  for (const ScopeEntry& e : scopes) path += (path.empty() ? "" : "/") + std::string(e.name);
+  for (size_t i = from > 0 ? from - 1 : 0; i < scopes.size(); ++i)
+    path += (path.empty() ? "" : "/") + std::string(scopes[i].name);
   return path;
 }
 

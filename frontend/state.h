@@ -20,7 +20,7 @@ struct State {
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
 
-  /// "blocks/0/ln1/layer_norm": module path and composite.
+  /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;
   /// The innermost user line on the stack.
   SourceLoc user_loc() const;

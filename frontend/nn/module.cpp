@@ -35,7 +35,7 @@ Tensor Module::forward(const Tensor&, const Tensor&, const Tensor&) { no_forward
 
 template <typename F>
 Tensor Module::call(std::vector<Tensor> inputs, Loc loc, F&& run) {
-  detail::Scope scope(name_.c_str(), loc, true);
+  detail::Scope scope(path_.c_str(), loc, true);
   if (!pre_hooks_->empty())
     for (auto& [id, hook] : PreHooks(*pre_hooks_)) hook(*this, inputs);
   Tensor output = run(inputs);
@@ -181,6 +181,7 @@ void Module::register_module(std::string name, Module& module) {
   KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "register_module: bad name '{}'", name);
   module.name_ = name;
   module.visit(name, [&](const std::string& prefix, const Module& m) {
+    const_cast<Module&>(m).path_ = prefix;
     for (const auto& [n, t] : m.parameters_)
       if (t->defined()) t->set_name(prefix + "." + n);
   });

@@ -82,7 +82,7 @@ class Module {
   template <typename F>
   void visit(const std::string& prefix, F&& f) const;
 
-  std::string name_;
+  std::string name_, path_;  ///< last element, and dotted from the root
   bool training_ = true;
   Entries<Tensor*> parameters_;
   Entries<BufferEntry> buffers_;
