@@ -90,10 +90,19 @@ void choose_chunk(const Problem& x, MatmulSchedule& s) {
       x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
 }
 
-/// Even parts of `size` in units, each at most `most`.
+/// Parts of `size` in whole units, each at most `most`: the count whose last part is least short of the
+/// others, since threads get equal numbers of tasks; of equals the fewest.
 int64_t even_tile(int64_t size, int64_t most, int64_t unit) {
-  const int64_t parts = ceil_div(size, std::max(most, unit));
-  return std::min(round_up(ceil_div(size, parts), unit), round_up(size, unit));
+  const int64_t fewest = ceil_div(size, std::max(most, unit));
+  int64_t best_tile = 0;
+  double best = std::numeric_limits<double>::max();
+  for (int64_t parts = fewest; parts <= 2 * fewest; ++parts) {
+    const int64_t tile = round_up(ceil_div(size, parts), unit);
+    const double padded = static_cast<double>(ceil_div(size, tile) * tile) / static_cast<double>(size);
+    const double cost = padded + 0.01 * static_cast<double>(parts - fewest) / static_cast<double>(fewest);
+    if (cost < best) best = cost, best_tile = tile;
+  }
+  return best_tile;
 }
 
 void choose_tiles(const Problem& x, MatmulSchedule& s) {
