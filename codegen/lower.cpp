@@ -209,17 +209,33 @@ class Lowering {
     add_loop(k, std::move(w));
   }
 
-  /// A row-major copy of an operand.
-  Operand copied(const Operand& o, const Type& t, int* cell) {
+  /// A dense copy of operand i of a contraction: batch dims, free dims, contracted dims in the order of the
+  /// node.
+  Operand copied(const Node& n, size_t i, const Operand& o, int* cell) {
+    const Type& t = g_.type(n.in[i]);
+    const auto& batch = std::get<std::vector<int64_t>>(n.attrs[i]);
+    const auto& inner = std::get<std::vector<int64_t>>(n.attrs[2 + i]);
+    std::vector<int64_t> order = batch;
+    for (int64_t d = 0; d < t.rank(); ++d)
+      if (!std::count(batch.begin(), batch.end(), d) && !std::count(inner.begin(), inner.end(), d))
+        order.push_back(d);
+    order.insert(order.end(), inner.begin(), inner.end());
+    Shape shape;
+    for (int64_t d : order) shape.push_back(t.shape[d]);
+    const std::vector<Dim> dense = contiguous_dims(shape);
+    Operand out{o.base, {std::vector<Dim>(t.shape.size(), Dim(0)), Dim(0)}};
     loop::Instr load;
     load.kind = loop::InstrKind::load;
     load.param = 0;
     load.index.offset = o.layout.offset;
-    for (size_t d = 0; d < t.shape.size(); ++d) load.index.add_axis(static_cast<int>(d), o.layout.strides[d]);
+    for (size_t d = 0; d < order.size(); ++d) {
+      load.index.add_axis(static_cast<int>(d), o.layout.strides[order[d]]);
+      out.layout.strides[order[d]] = dense[d];
+    }
     const int from = *cell;
     *cell = new_cell(t.dtype, bytes_of(t), "copy");
-    add_fill(t.shape, t.dtype, std::move(load), from, *cell, {});
-    return {o.base, {contiguous_dims(t.shape), Dim(0)}};
+    add_fill(shape, t.dtype, std::move(load), from, *cell, {});
+    return out;
   }
 
   void add_contract(const Step& s, const Node& n) {
@@ -233,12 +249,9 @@ class Lowering {
     bool which[2];
     if (!detail::lower_contract(g_, n, operands, target_, k, which)) {
       for (size_t i = 0; i < 2; ++i)
-        if (which[i]) operands[i] = copied(operands[i], g_.type(n.in[i]), &from[i]);
-      if (!detail::lower_contract(g_, n, operands, target_, k, which)) {
-        for (size_t i = 0; i < 2; ++i) operands[i] = copied(operands[i], g_.type(n.in[i]), &from[i]);
-        const bool ok = detail::lower_contract(g_, n, operands, target_, k, which);
-        KILN_ASSERT(ok, "dot_general over dense operands does not lower");
-      }
+        if (which[i]) operands[i] = copied(n, i, operands[i], &from[i]);
+      const bool ok = detail::lower_contract(g_, n, operands, target_, k, which);
+      KILN_ASSERT(ok, "dot_general over dense operands does not lower");
     }
     Work w;
     w.cells = {from[0], from[1], value_cell(n.out)};

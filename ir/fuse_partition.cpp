@@ -413,7 +413,7 @@ class Partitioner {
     const Access a = q.reads[v][0];
     std::vector<int> order;
     if (!covers_shape(a, g_.type(n.out).shape, q, order) || !rest_are_columns(q, order)) return false;
-    if (whole != (order.size() == q.axes.size())) return false;
+    if (whole != (order.size() == q.axes.size()) || (order.empty() && !whole)) return false;
     for (int u : users(v))
       if (u != s && reaches(u, s)) return false;
     for (int u : hard_[v])
@@ -504,7 +504,7 @@ class Partitioner {
 
   /// Merges the groups that read v over the same domain.
   void merge_users(int v) {
-    if (!o_.fuse) return;
+    if (!o_.fuse || is_single(g_.type(Value{v}))) return;
     std::vector<int> s = users(v);
     if (s.size() < 2 || s.size() > 64) return;
     for (size_t i = 0; i < s.size(); ++i)
