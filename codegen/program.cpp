@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/program.h"
 
+#include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <set>
 
 #include "codegen/kernel_cache.h"
+#include "ir/base/options.h"
 
 namespace kiln {
 
@@ -16,6 +21,23 @@ constexpr int kCodegenVersion = 1;
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Writes what KILN_DUMP asks for as <number>-<stage>.txt into KILN_DUMP_DIR.
+void dump(std::string_view stage, const std::function<std::string()>& text) {
+  const std::vector<std::string> wanted = option_tokens("KILN_DUMP");
+  if (std::find(wanted.begin(), wanted.end(), stage) == wanted.end()) return;
+  static std::atomic<int> count{0};
+  const std::filesystem::path folder = option("KILN_DUMP_DIR");
+  std::error_code ec;
+  std::filesystem::create_directories(folder, ec);
+  std::ofstream(folder / fmt::format("{:03}-{}.txt", count++, stage)) << text();
+}
+
+std::string all_sources(const LoweredProgram& p) {
+  std::string s;
+  for (const KernelSource& k : p.kernels) s += k.text + "\n";
+  return s;
 }
 
 std::string program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
@@ -93,8 +115,11 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
     }
     out = {};
   }
+  dump("grad", [&] { return print(g); });
   LoweredProgram lowered = lower_cpu(g, layouts, target, options);
   out.stats.lower_ms = ms_since(start);
+  dump("plan", [&] { return print(lowered.plan); });
+  dump("source", [&] { return all_sources(lowered); });
   std::vector<std::string> names;
   const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
   BuildCost cost;
