@@ -16,7 +16,8 @@ void pin_to_core_1() {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(1, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) fmt::print(stderr, "kiln-bench: cannot pin to core 1; going on unpinned\n");
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    fmt::print(stderr, "kiln-bench: cannot pin to core 1; going on unpinned\n");
 }
 
 int run(const std::string& workload, const std::string& mode, double secs, int threads, bool json) {
@@ -27,7 +28,8 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
   const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, secs);
   kiln::bench::Extra extra{workload, mode, threads};
   const kiln::CallableStats stats = w->stats();
-  for (const kiln::Build& b : stats.builds) extra.arena_mb = std::max(extra.arena_mb, static_cast<double>(b.arena_bytes) / (1 << 20));
+  for (const kiln::Build& b : stats.builds)
+    extra.arena_mb = std::max(extra.arena_mb, static_cast<double>(b.arena_bytes) / (1 << 20));
   extra.builds = static_cast<int64_t>(stats.builds.size());
   extra.gnorm = w->gnorm();
   fmt::print("{}\n", json ? json_line(m, extra) : text_line(m, extra));
@@ -42,10 +44,18 @@ int main(int argc, char** argv) {
   double secs = 10;
   int threads = 2;
   bool json = false;
-  app.add_option("--workload", workload, "what to train")->required()->check(CLI::IsMember(kiln::bench::workload_names()));
-  app.add_option("--mode", mode, "eager or compiled")->check(CLI::IsMember({"eager", "compiled"}))->capture_default_str();
-  app.add_option("--secs", secs, "time to measure, seconds")->check(CLI::Range(0.0, 3600.0))->capture_default_str();
-  app.add_option("--threads", threads, "threads; 1 pins to core 1 as the peers do")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--workload", workload, "what to train")
+      ->required()
+      ->check(CLI::IsMember(kiln::bench::workload_names()));
+  app.add_option("--mode", mode, "eager or compiled")
+      ->check(CLI::IsMember({"eager", "compiled"}))
+      ->capture_default_str();
+  app.add_option("--secs", secs, "time to measure, seconds")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app.add_option("--threads", threads, "threads; 1 pins to core 1 as the peers do")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_flag("--json", json, "one line of JSON");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -60,7 +60,8 @@ class Block : public nn::Module {
       : ln1(d), ln2(d), qkv(d, 3 * d), proj(d, d), fc(d, 4 * d), fc2(4 * d, d), heads_(heads) {
     register_module("ln1", ln1);
     register_module("ln2", ln2);
-    for (auto& [name, l] : std::vector<std::pair<std::string, nn::Linear*>>{{"qkv", &qkv}, {"proj", &proj}, {"fc", &fc}, {"fc2", &fc2}}) {
+    for (auto& [name, l] : std::vector<std::pair<std::string, nn::Linear*>>{
+             {"qkv", &qkv}, {"proj", &proj}, {"fc", &fc}, {"fc2", &fc2}}) {
       register_module(name, *l);
       set_linear(*l, prefix + name + ".w", 0.02);
     }
@@ -120,7 +121,8 @@ class Pointwise : public nn::Module {
     g = real(pre + "g", {kSize}, 1 - w, 1 + w);
     be = real(pre + "be", {kSize}, -w, w);
     x = real(pre + "x", {kSize, kSize}, -kSqrt3, kSqrt3);
-    for (auto& [name, t] : std::vector<std::pair<std::string, Tensor*>>{{"x", &x}, {"a", &a}, {"b", &b}, {"g", &g}, {"be", &be}})
+    for (auto& [name, t] : std::vector<std::pair<std::string, Tensor*>>{
+             {"x", &x}, {"a", &a}, {"b", &b}, {"g", &g}, {"be", &be}})
       register_parameter(name, *t);
   }
   Tensor forward(const Tensor& t) override {
@@ -178,9 +180,11 @@ class Training : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
-std::unique_ptr<Workload> make_mlp(const std::string& name, bool compiled, int threads, const Sizes& sizes, int64_t batch) {
+std::unique_ptr<Workload> make_mlp(const std::string& name, bool compiled, int threads, const Sizes& sizes,
+                                   int64_t batch) {
   const std::string data = "bench/" + name + "/data0/";
-  std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3), ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
+  std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3),
+                        ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
   return std::make_unique<Training<Mlp>>(name, compiled, threads, std::move(d), name, sizes);
 }
 
@@ -196,10 +200,12 @@ std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, 
   if (name == "tiny-mlp") return make_mlp(name, compiled, threads, {64, 64, 64, 8}, 32);
   if (name == "gpt-small") {
     const std::string data = "bench/gpt-small/data0/";
-    std::vector<Tensor> d{ints(data + "x", {8, Gpt::kSeq}, Gpt::kVocab), ints(data + "y", {8, Gpt::kSeq}, Gpt::kVocab)};
+    std::vector<Tensor> d{ints(data + "x", {8, Gpt::kSeq}, Gpt::kVocab),
+                          ints(data + "y", {8, Gpt::kSeq}, Gpt::kVocab)};
     return std::make_unique<Training<Gpt>>(name, compiled, threads, std::move(d));
   }
-  KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {}", name, fmt::join(workload_names(), " "));
+  KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {}", name,
+             fmt::join(workload_names(), " "));
   std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
   return std::make_unique<Training<Pointwise>>(name, compiled, threads, std::move(d));
 }

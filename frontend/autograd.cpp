@@ -30,9 +30,10 @@ class EagerBuilder : public Builder {
   const Tensor& read(Value v) const {
     const Entry& e = values_[v.id];
     KILN_CHECK(e.tensor.defined(), internal, "a value without data was read by a derivative");
-    KILN_CHECK(!e.saved || e.tensor.impl()->storage->version == e.version, invalid,
-               "backward: a tensor {} needed by the op at {} was changed in place after that op (clone it first)",
-               e.tensor.type_str(), e.loc.known() ? e.loc.str() : "an unknown line");
+    KILN_CHECK(
+        !e.saved || e.tensor.impl()->storage->version == e.version, invalid,
+        "backward: a tensor {} needed by the op at {} was changed in place after that op (clone it first)",
+        e.tensor.type_str(), e.loc.known() ? e.loc.str() : "an unknown line");
     return e.tensor;
   }
 
@@ -68,9 +69,10 @@ class Tape {
       const auto n = stack.back();
       stack.pop_back();
       if (!seen_.insert({n.get(), true}).second) continue;
-      KILN_CHECK(!n->released, invalid,
-                 "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
-                 n->loc.str());
+      KILN_CHECK(
+          !n->released, invalid,
+          "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
+          n->loc.str());
       nodes_.push_back(n);
       for (const GradEdge& e : n->inputs)
         if (e.node) stack.push_back(e.node);
@@ -123,9 +125,10 @@ void release(const Tape& tape) {
 Tensor seed_gradient(const Tensor& root, const Tensor& gradient, SourceLoc loc) {
   const TensorImpl& r = *root.impl();
   if (!gradient.defined()) {
-    KILN_CHECK(root.numel() == 1, invalid, "backward ({}): the tensor is {}, not a scalar (pass its gradient)",
-               loc.str(), describe(r));
-    const Tensor one = apply(op("constant"), std::span<const Tensor* const>{}, {1.0, r.dtype, r.type().shape});
+    KILN_CHECK(root.numel() == 1, invalid,
+               "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), describe(r));
+    const Tensor one =
+        apply(op("constant"), std::span<const Tensor* const>{}, {1.0, r.dtype, r.type().shape});
     return one;
   }
   KILN_CHECK(gradient.sizes() == root.sizes() && gradient.dtype() == root.dtype(), invalid,

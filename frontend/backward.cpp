@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// backward() inside a compiled callable. Followed, it compares begin and leaf gradients and calls hooks with the
-// recorded gradients; recorded, it appends the derivative to the path's graph. A recording that begins inside a
-// hook repeats the walk: what the path already holds is recognised, node by node, not emitted again.
+// backward() inside a compiled callable. Followed, it compares begin and leaf gradients and calls hooks with
+// the recorded gradients; recorded, it appends the derivative to the path's graph. A recording that begins
+// inside a hook repeats the walk: what the path already holds is recognised, node by node, not emitted again.
 #include <algorithm>
 
 #include "frontend/cursor.h"
@@ -76,7 +76,8 @@ bool Cursor::leaf_grads_match(const Event& e) const {
       if (s != expected) return false;
       continue;
     }
-    const auto b = std::find_if(e.bindings.begin(), e.bindings.end(), [&](const Binding& x) { return x.slot == expected; });
+    const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
+                                [&](const Binding& x) { return x.slot == expected; });
     if (b == e.bindings.end() || !leaf->grad->storage || meta_of(*leaf->grad) != b->meta) return false;
   }
   return true;
@@ -200,7 +201,8 @@ void Cursor::record_backward(const Event& begin) {
   ResumingBuilder b(r.graph, first);
   b.origin = origin();
   const Value root = r.slots[begin.operands[0]].value;
-  const Value seed = begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
+  const Value seed =
+      begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
 
   std::vector<Node> nodes(r.graph.nodes.begin(), r.graph.nodes.begin() + static_cast<ptrdiff_t>(first));
   std::vector<TapeEntry> tape;
@@ -209,7 +211,9 @@ void Cursor::record_backward(const Event& begin) {
   request.tape = tape;
   request.seeds = {{root, seed}};
   request.needs_grad = [&](Value v) { return r.wants_grad(v); };
-  request.on_entry = [&](const TapeEntry& e) { b.origin = nodes[static_cast<size_t>(&e - tape.data())].origin; };
+  request.on_entry = [&](const TapeEntry& e) {
+    b.origin = nodes[static_cast<size_t>(&e - tape.data())].origin;
+  };
   size_t hook_calls = 0;
   request.on_grad = [&](Value v, Value g) {
     const auto hooked = r.hooked.find(v.id);
@@ -230,7 +234,8 @@ void Cursor::record_backward(const Event& begin) {
   for (const auto& [v, g] : differentiate(b, request)) {
     const auto leaf = r.leaf_values.find(v.id);
     if (leaf == r.leaf_values.end()) continue;
-    const auto known = std::find_if(leaf_grads.begin(), leaf_grads.end(), [&](auto& p) { return p.first == leaf->second; });
+    const auto known =
+        std::find_if(leaf_grads.begin(), leaf_grads.end(), [&](auto& p) { return p.first == leaf->second; });
     if (known == leaf_grads.end()) leaf_grads.emplace_back(leaf->second, g);
     else known->second = b.emit(op("add"), {known->second, g});
   }

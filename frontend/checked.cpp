@@ -30,7 +30,8 @@ std::vector<double> elements(const HostTensor& t) {
   dispatch(c.ref.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
-    for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(static_cast<Wide>(static_cast<const T*>(c.ref.data)[i]));
+    for (size_t i = 0; i < v.size(); ++i)
+      v[i] = static_cast<double>(static_cast<Wide>(static_cast<const T*>(c.ref.data)[i]));
   });
   return v;
 }
@@ -69,7 +70,8 @@ class ReferenceCheck : public Program {
     program_->run(inputs, outputs);
     const std::vector<HostTensor> expected = interpret(graph_, before);
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (distance(elements(outputs[i]), elements(expected[i])) > limit(outputs[i].ref.dtype)) blame(before, static_cast<int>(i));
+      if (distance(elements(outputs[i]), elements(expected[i])) > limit(outputs[i].ref.dtype))
+        blame(before, static_cast<int>(i));
   }
 
  private:
@@ -96,12 +98,16 @@ class ReferenceCheck : public Program {
       const double d = distance(elements(got[i]), elements(want[i]));
       const Node& n = graph_.nodes[i];
       if (d > limit(got[i].ref.dtype))
-        throw Error(ErrorKind::internal, fmt::format("check: {} differs from eager by {:.3g} of its largest value ({}) "
-                                                     "(please report this)", place(graph_, n), d, graph_.type(n.out).str()), n.origin.loc);
+        throw Error(ErrorKind::internal,
+                    fmt::format("check: {} differs from eager by {:.3g} of its largest value ({}) "
+                                "(please report this)",
+                                place(graph_, n), d, graph_.type(n.out).str()),
+                    n.origin.loc);
     }
-    throw Error(ErrorKind::internal, fmt::format("check: output {} of {} differs from eager, but no single op does when each is "
-                                                 "computed apart: fusion or memory planning is wrong (please report this)",
-                                                 output, graph_.name));
+    throw Error(ErrorKind::internal,
+                fmt::format("check: output {} of {} differs from eager, but no single op does when each is "
+                            "computed apart: fusion or memory planning is wrong (please report this)",
+                            output, graph_.name));
   }
 
   std::unique_ptr<Program> program_;
@@ -111,7 +117,8 @@ class ReferenceCheck : public Program {
 
 class NonfiniteCheck : public Program {
  public:
-  NonfiniteCheck(std::unique_ptr<Program> program, const Graph& g) : program_(std::move(program)), graph_(g) {}
+  NonfiniteCheck(std::unique_ptr<Program> program, const Graph& g)
+      : program_(std::move(program)), graph_(g) {}
 
   void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
     const std::vector<HostTensor> before = typed_copies(graph_, inputs);
@@ -135,8 +142,9 @@ class NonfiniteCheck : public Program {
     for (size_t i = 0; i < inputs.size(); ++i) {
       state[static_cast<size_t>(graph_.inputs[i].value.id)] = worst(inputs[i]);
       if (given.empty() && worst(inputs[i]) != 0)
-        given = fmt::format("check_numerics: input {} '{}' already holds {}", graph_.type(graph_.inputs[i].value).str(),
-                            graph_.inputs[i].name, worst(inputs[i]) == 2 ? "NaN" : "Inf");
+        given = fmt::format("check_numerics: input {} '{}' already holds {}",
+                            graph_.type(graph_.inputs[i].value).str(), graph_.inputs[i].name,
+                            worst(inputs[i]) == 2 ? "NaN" : "Inf");
     }
     interpret(graph_, inputs, [&](int node, const HostTensor& t) {
       const Node& n = graph_.nodes[static_cast<size_t>(node)];
@@ -145,8 +153,10 @@ class NonfiniteCheck : public Program {
       const int after = state[static_cast<size_t>(n.out.id)] = worst(t);
       const bool given_constant = n.in.empty();  // masks are made of infinities on purpose
       if (after > before && !given_constant)
-        throw Error(ErrorKind::invalid, fmt::format("check_numerics: {} made {} in {}", place(graph_, n), after == 2 ? "NaN" : "Inf",
-                                                    graph_.type(n.out).str()), n.origin.loc);
+        throw Error(ErrorKind::invalid,
+                    fmt::format("check_numerics: {} made {} in {}", place(graph_, n),
+                                after == 2 ? "NaN" : "Inf", graph_.type(n.out).str()),
+                    n.origin.loc);
     });
     throw Error(ErrorKind::invalid, given.empty() ? "check_numerics: a result is not finite" : given);
   }

@@ -27,7 +27,8 @@ CallableStats trie_stats(Trie& trie) {
   stats.calls = trie.calls;
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds)
-    stats.builds.push_back({b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes});
+    stats.builds.push_back(
+        {b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes});
   return stats;
 }
 

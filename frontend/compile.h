@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kiln::compile: turns a callable into one that runs as compiled stages. The callable still runs at every call,
-// so whatever it branches on is seen; what it does to tensors is followed against recorded traces.
+// kiln::compile: turns a callable into one that runs as compiled stages. The callable still runs at every
+// call, so whatever it branches on is seen; what it does to tensors is followed against recorded traces.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct CompileOptions {
 
 /// One build: a trace that was recorded, and compiled or found in the cache.
 struct Build {
-  std::string reason;       ///< "first call", or "model.cpp:42: `relu` where `gelu` (model.cpp:40) was traced"
+  std::string reason;  ///< "first call", or "model.cpp:42: `relu` where `gelu` (model.cpp:40) was traced"
   double seconds = 0;
   int nodes = 0;            ///< ops after simplification
   int kernels = 0;          ///< distinct kernels

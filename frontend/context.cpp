@@ -20,14 +20,15 @@ void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
 Context::Context() : target(parse_target(option("KILN_TARGET"))) { check_environment(); }
 
 Context& context() {
-  static Context& c = *new Context();
-  return c;
+  static Context* const c = new Context();
+  return *c;
 }
 
 void install_host_functions() {
   static const bool done = [] {
     host_functions().matmul = host_matmul;
-    host_functions().parallel_for = [](int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& f) {
+    host_functions().parallel_for = [](int64_t n, int64_t grain,
+                                       const std::function<void(int64_t, int64_t)>& f) {
       kiln::parallel_for(n, grain, [&f](int64_t begin, int64_t end) { f(begin, end); });
     };
     return true;

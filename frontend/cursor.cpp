@@ -51,7 +51,8 @@ ExternalMeta Cursor::meta_of(const TensorImpl& t) const {
   return m;
 }
 
-bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const {
+bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand,
+                             Operands all) const {
   for (const Binding& b : e.bindings) {
     if (b.slot != expected) continue;
     if (b.operand != operand) return all[static_cast<size_t>(b.operand)]->impl() == t.impl();
@@ -61,7 +62,8 @@ bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int
 }
 
 bool Cursor::matches(const Event& e, const CallInfo& info) const {
-  if (e.kind != EventKind::call || e.name != info.name || e.grad_enabled != state().grad_enabled) return false;
+  if (e.kind != EventKind::call || e.name != info.name || e.grad_enabled != state().grad_enabled)
+    return false;
   if (e.operands.size() != info.operands.size() || e.scalar_count != info.scalars.size()) return false;
   if (e.scalar_kinds != kinds_of(info.scalars)) return false;
   if (!std::equal(e.ints.begin(), e.ints.end(), info.ints.begin(), info.ints.end())) return false;
@@ -80,7 +82,8 @@ bool Cursor::matches(const Event& e, const CallInfo& info) const {
 }
 
 void Cursor::bind(const Binding& b, const ImplPtr& t) {
-  KILN_CHECK(!t->pending() || t->storage, invalid, "{}: a pending tensor of another trace is used here", describe(*t));
+  KILN_CHECK(!t->pending() || t->storage, invalid, "{}: a pending tensor of another trace is used here",
+             describe(*t));
   externals_.push_back(t);
   external_slots_[t.get()] = b.slot;
   storages_.try_emplace(t->storage.get(), b.slot, t->offset);

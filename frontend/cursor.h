@@ -124,7 +124,7 @@ class Cursor {
   std::unordered_map<const TensorImpl*, Slot> external_slots_;
   std::unordered_map<const Storage*, std::pair<Slot, int64_t>> storages_;
   std::vector<uint64_t> scalars_;
-  std::vector<ImplPtr> slot_impls_;         ///< per slot: the handle or external of this call, as far as known
+  std::vector<ImplPtr> slot_impls_;  ///< per slot: the handle or external of this call, as far as known
   std::vector<Followed> handles_;
   std::vector<ImplPtr> carried_;
 
@@ -132,7 +132,7 @@ class Cursor {
   std::vector<std::unique_ptr<Event>> recorded_;
   Event* open_ = nullptr;
   std::vector<const Tensor*> open_operands_;
-  Event* pending_hook_ = nullptr;           ///< a hook that was running when recording began
+  Event* pending_hook_ = nullptr;  ///< a hook that was running when recording began
   Tensor pending_hook_result_;
   std::string reason_;
   BuildRecord build_;

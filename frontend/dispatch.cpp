@@ -48,8 +48,8 @@ void assign(const Tensor& target, const Tensor& value) {
 
 void materialise(TensorImpl& t, const char* what, SourceLoc loc) {
   if (t.storage) return;
-  KILN_CHECK(!t.dropped.known(), invalid, "dropped: the tensor made at {} was lost when the compiled callable threw",
-             t.dropped.str());
+  KILN_CHECK(!t.dropped.known(), invalid,
+             "dropped: the tensor made at {} was lost when the compiled callable threw", t.dropped.str());
   KILN_CHECK(t.cursor, invalid, "{} ({}): {} has no memory", what, loc.str(), describe(t));
   t.cursor->host_read(t, what, loc);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How every op enters: call() is one event for the user's op, apply() one primitive inside it. Eagerly a call
-// runs its body at once; inside a compiled callable it follows the recorded event without running the body, or
-// records the primitives that the body applies. Bodies must be pure functions of their operands' metadata.
+// runs its body at once; inside a compiled callable it follows the recorded event without running the body,
+// or records the primitives that the body applies. Bodies must be pure functions of their operands' metadata.
 #pragma once
 
 #include <initializer_list>
@@ -18,19 +18,19 @@ using Operands = std::span<const Tensor* const>;
 
 /// Everything that one event compares.
 struct CallInfo {
-  const char* name;                ///< static storage: compared by address
+  const char* name;  ///< static storage: compared by address
   SourceLoc loc;
   Operands operands;
-  std::span<const int64_t> ints;   ///< structural attributes: axes, modes, sizes, dtypes
-  std::span<const Scalar> scalars; ///< run-time values: never compared
+  std::span<const int64_t> ints;    ///< structural attributes: axes, modes, sizes, dtypes
+  std::span<const Scalar> scalars;  ///< run-time values: never compared
 };
 
 /// Follows or opens the event. True: `out` holds the results and the body must not run.
 bool begin_call(const CallInfo& info, std::vector<Tensor>& out);
 /// Single-result form of the same.
 bool follow_single(const CallInfo& info, Tensor& out);
-/// Closes the event opened by begin_call (recording), naming its results; no-op eagerly. Exceptions: pass an empty
-/// span with `failed`.
+/// Closes the event opened by begin_call (recording), naming its results; no-op eagerly. Exceptions: pass an
+/// empty span with `failed`.
 void end_call(std::span<const Tensor> results, bool failed);
 /// 0-d tensors of the event's scalars (f64 or i64): graph inputs while recording, constants eagerly.
 std::vector<Tensor> call_scalars(std::span<const Scalar> scalars);
@@ -56,7 +56,8 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// While alive, ops on this thread run eagerly although a cursor is installed (optimizer state, data loading).
+/// While alive, ops on this thread run eagerly although a cursor is installed (optimizer state, data
+/// loading).
 class SuspendTrace {
  public:
   SuspendTrace();
@@ -89,7 +90,10 @@ std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std:
 template <typename Body>
 Tensor call(const char* name, Loc loc, std::initializer_list<const Tensor*> operands,
             std::initializer_list<int64_t> ints, std::initializer_list<Scalar> scalars, Body&& body) {
-  const CallInfo info{name, loc, {operands.begin(), operands.size()}, {ints.begin(), ints.size()},
+  const CallInfo info{name,
+                      loc,
+                      {operands.begin(), operands.size()},
+                      {ints.begin(), ints.size()},
                       {scalars.begin(), scalars.size()}};
   Tensor out;
   if (follow_single(info, out)) return out;

@@ -52,7 +52,8 @@ std::string describe(const TensorImpl& t) {
 
 const TensorImpl& checked(const Tensor& t, const char* what, Loc loc) {
   if (!t.defined())
-    throw Error(ErrorKind::invalid, fmt::format("{} ({}): the tensor is undefined", what, SourceLoc(loc).str()), loc);
+    throw Error(ErrorKind::invalid,
+                fmt::format("{} ({}): the tensor is undefined", what, SourceLoc(loc).str()), loc);
   return *t.impl();
 }
 
@@ -78,7 +79,9 @@ ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs) {
   return impl;
 }
 
-ImplPtr make_impl(DType dtype, Sizes shape) { return impl_from_host(make_host_tensor(dtype, std::move(shape)), {}); }
+ImplPtr make_impl(DType dtype, Sizes shape) {
+  return impl_from_host(make_host_tensor(dtype, std::move(shape)), {});
+}
 
 ImplPtr alias_without_history(const TensorImpl& t) {
   auto a = std::make_shared<TensorImpl>();

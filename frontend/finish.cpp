@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run points: where a cursor stops following or recording, runs the stage up to here, and gives memory to the
-// handles that somebody still holds. Ends a call, publishing what it recorded, or drops it after an exception.
+// handles that somebody still holds. Ends a call, publishing what it recorded, or drops it after an
+// exception.
 #include <algorithm>
 #include <chrono>
 
@@ -9,13 +10,16 @@
 
 namespace kiln::detail {
 
-const ImplPtr& Cursor::handle_of(const Followed& f) const { return f.fresh ? f.fresh : f.event->results[f.result].handle; }
+const ImplPtr& Cursor::handle_of(const Followed& f) const {
+  return f.fresh ? f.fresh : f.event->results[f.result].handle;
+}
 
 /// Handles of this call that the callable, a module, a .grad or the user still holds.
 std::vector<Slot> Cursor::live_slots() const {
   std::vector<Slot> live;
   for (const Followed& f : handles_)
-    if (const ImplPtr& h = handle_of(f); h.use_count() > 1 && h->cursor_call == call_) live.push_back(h->slot);
+    if (const ImplPtr& h = handle_of(f); h.use_count() > 1 && h->cursor_call == call_)
+      live.push_back(h->slot);
   return live;
 }
 
@@ -64,7 +68,8 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
       continue;
     }
     if (!memory.count(root)) {
-      // Handles never share memory unless one is a view of the other: an exported value already given out is copied.
+      // Handles never share memory unless one is a view of the other: an exported value already given out is
+      // copied.
       Value v = r.read(root, here);
       if (r.exported.count(v.id) && !owns_export(r, root, r.exported[v.id]))
         v = r.graph.add_node(op("reshape"), {&v, 1}, {r.graph.type(v).shape}, here);
@@ -109,7 +114,9 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (size_t i = 0; i < stage.outputs.size(); ++i) {
     const int external = stage.outputs[i].external;
     if (external < 0) continue;
-    const auto same = [&](const StageInput& in) { return in.from == StageInput::From::external && in.index == external; };
+    const auto same = [&](const StageInput& in) {
+      return in.from == StageInput::From::external && in.index == external;
+    };
     auto at = std::find_if(x.inputs.begin(), x.inputs.end(), same);
     if (at == x.inputs.end()) {
       const Slot s = r.externals[static_cast<size_t>(external)];
@@ -124,7 +131,8 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   x.graph.name = trie_.options.name;
   stage.program = build_program(x.graph, strides, trie_.options, build_);
   for (const StageOutput& o : stage.outputs)
-    if (o.external >= 0) r.in_memory[r.slots[r.externals[static_cast<size_t>(o.external)]].value.id] = o.external;
+    if (o.external >= 0)
+      r.in_memory[r.slots[r.externals[static_cast<size_t>(o.external)]].value.id] = o.external;
 }
 
 Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc) {
@@ -197,8 +205,10 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
   KILN_CHECK(t.cursor_call == call_ && thread_ == std::this_thread::get_id(), invalid,
              "{} ({}): the value is pending in a compiled callable on another thread", what, loc.str());
   KILN_CHECK(!trie_.options.full_graph, invalid,
-             "{} ({}): reads a tensor's value inside a compiled callable, which full_graph forbids (return the tensor, "
-             "or use cond)", what, loc.str());
+             "{} ({}): reads a tensor's value inside a compiled callable, which full_graph forbids (return "
+             "the tensor, "
+             "or use cond)",
+             what, loc.str());
   KILN_ASSERT(depth_ == 0, "{} inside the body of an op", what);
   const std::vector<Slot> live = live_slots();
   Event* e = recording() ? nullptr : match_run(EventKind::host_read, live, t.slot);

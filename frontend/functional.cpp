@@ -52,7 +52,8 @@ Tensor softmax_body(const Tensor& x, const Sizes& dims) {
 Tensor relu(const Tensor& x, Loc loc) {
   require(x, "relu", loc);
   return call("relu", loc, {&x}, {}, {}, [&](const auto&) {
-    const Tensor zero = constant_like(x, 0), positive = apply(op("gt"), {&x, &zero}), nan = unary(op("isnan"), x);
+    const Tensor zero = constant_like(x, 0), positive = apply(op("gt"), {&x, &zero}),
+                 nan = unary(op("isnan"), x);
     // Not maximum: its gradient at 0 would be 1/2; PyTorch's is 0.
     return select3(apply(op("logical_or"), {&positive, &nan}), x, zero);
   });
@@ -108,14 +109,17 @@ Tensor log_softmax(const Tensor& x, int64_t dim, Loc loc) {
 }
 
 namespace {
-Sizes normalized_dims(const Tensor& x, const Sizes& shape, const Tensor& w, const Tensor& b, const char* name, Loc loc) {
+Sizes normalized_dims(const Tensor& x, const Sizes& shape, const Tensor& w, const Tensor& b, const char* name,
+                      Loc loc) {
   require_floating(x, name, loc);
   const auto n = static_cast<int64_t>(shape.size());
   const bool fits = n > 0 && n <= x.dim() && std::equal(shape.begin(), shape.end(), x.sizes().end() - n);
-  KILN_CHECK(fits, invalid, "{} ({}): the last dims of {} are not [{}]", name, loc.str(), x.type_str(), fmt::join(shape, ","));
+  KILN_CHECK(fits, invalid, "{} ({}): the last dims of {} are not [{}]", name, loc.str(), x.type_str(),
+             fmt::join(shape, ","));
   for (const Tensor* p : {&w, &b})
-    KILN_CHECK(!p->defined() || p->sizes() == shape, invalid, "{} ({}): got a parameter of {} for the shape [{}]", name,
-               loc.str(), p->type_str(), fmt::join(shape, ","));
+    KILN_CHECK(!p->defined() || p->sizes() == shape, invalid,
+               "{} ({}): got a parameter of {} for the shape [{}]", name, loc.str(), p->type_str(),
+               fmt::join(shape, ","));
   Sizes dims;
   for (int64_t d = x.dim() - n; d < x.dim(); ++d) dims.push_back(d);
   return dims;
@@ -131,22 +135,24 @@ Tensor mean_over(const Tensor& x, const Sizes& dims) {
 
 Tensor layer_norm(const Tensor& x, Sizes shape, const Tensor& w, const Tensor& b, double eps, Loc loc) {
   const Sizes dims = normalized_dims(x, shape, w, b, "layer_norm", loc);
-  return call("layer_norm", loc, {&x, &w, &b}, {static_cast<int64_t>(shape.size())}, {eps}, [&](const std::vector<Tensor>& s) {
-    const Tensor centred = sub2(x, mean_over(x, dims));
-    const Tensor variance = mean_over(mul2(centred, centred), dims);
-    Tensor y = mul2(centred, unary(op("rsqrt"), add2(variance, cast_to(s[0], x.dtype()))));
-    if (w.defined()) y = mul2(y, w);
-    return b.defined() ? add2(y, b) : y;
-  });
+  return call("layer_norm", loc, {&x, &w, &b}, {static_cast<int64_t>(shape.size())}, {eps},
+              [&](const std::vector<Tensor>& s) {
+                const Tensor centred = sub2(x, mean_over(x, dims));
+                const Tensor variance = mean_over(mul2(centred, centred), dims);
+                Tensor y = mul2(centred, unary(op("rsqrt"), add2(variance, cast_to(s[0], x.dtype()))));
+                if (w.defined()) y = mul2(y, w);
+                return b.defined() ? add2(y, b) : y;
+              });
 }
 
 Tensor rms_norm(const Tensor& x, Sizes shape, const Tensor& w, double eps, Loc loc) {
   const Sizes dims = normalized_dims(x, shape, w, {}, "rms_norm", loc);
-  return call("rms_norm", loc, {&x, &w}, {static_cast<int64_t>(shape.size())}, {eps}, [&](const std::vector<Tensor>& s) {
-    const Tensor square_mean = mean_over(mul2(x, x), dims);
-    const Tensor y = mul2(x, unary(op("rsqrt"), add2(square_mean, cast_to(s[0], x.dtype()))));
-    return w.defined() ? mul2(y, w) : y;
-  });
+  return call("rms_norm", loc, {&x, &w}, {static_cast<int64_t>(shape.size())}, {eps},
+              [&](const std::vector<Tensor>& s) {
+                const Tensor square_mean = mean_over(mul2(x, x), dims);
+                const Tensor y = mul2(x, unary(op("rsqrt"), add2(square_mean, cast_to(s[0], x.dtype()))));
+                return w.defined() ? mul2(y, w) : y;
+              });
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc) {
@@ -154,13 +160,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc
   require(weight, "linear", loc);
   KILN_CHECK(x.dim() >= 1 && (weight.dim() == 2 || weight.dim() == 1) && x.size(-1) == weight.size(-1) &&
                  x.dtype() == weight.dtype(),
-             invalid, "linear ({}): got x {} and weight {}, expected x [..., in] and weight [out, in] of one dtype",
+             invalid,
+             "linear ({}): got x {} and weight {}, expected x [..., in] and weight [out, in] of one dtype",
              loc.str(), x.type_str(), weight.type_str());
-  const bool bias_fits = !bias.defined() || (weight.dim() == 2 ? bias.sizes() == Sizes{weight.size(0)} : bias.numel() == 1);
-  KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}", loc.str(), bias.type_str(), weight.type_str());
+  const bool bias_fits =
+      !bias.defined() || (weight.dim() == 2 ? bias.sizes() == Sizes{weight.size(0)} : bias.numel() == 1);
+  KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}", loc.str(), bias.type_str(),
+             weight.type_str());
   return call("linear", loc, {&x, &weight, &bias}, {}, {}, [&](const auto&) {
     using Ints = std::vector<int64_t>;
-    const Tensor y = apply(op("dot_general"), {&x, &weight}, {Ints{}, Ints{}, Ints{x.dim() - 1}, Ints{weight.dim() - 1}});
+    const Tensor y =
+        apply(op("dot_general"), {&x, &weight}, {Ints{}, Ints{}, Ints{x.dim() - 1}, Ints{weight.dim() - 1}});
     return bias.defined() ? add2(y, bias) : y;
   });
 }
@@ -169,9 +179,11 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc) {
   require(ids, "embedding", loc);
   require(weight, "embedding", loc);
   KILN_CHECK(weight.dim() == 2 && (ids.dtype() == DType::i64 || ids.dtype() == DType::i32), invalid,
-             "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(), ids.type_str(),
-             weight.type_str());
-  return call("embedding", loc, {&ids, &weight}, {}, {}, [&](const auto&) { return apply(op("take"), {&weight, &ids}, {int64_t{0}}); });
+             "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(),
+             ids.type_str(), weight.type_str());
+  return call("embedding", loc, {&ids, &weight}, {}, {}, [&](const auto&) {
+    return apply(op("take"), {&weight, &ids}, {int64_t{0}});
+  });
 }
 
 namespace {
@@ -219,17 +231,21 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
   return reshape_to(expand_to(reshape_to(x, s), wide), merged);
 }
 
-void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o, Loc loc) {
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     const AttentionOptions& o, Loc loc) {
   for (const Tensor* t : {&q, &k, &v}) require_floating(*t, "scaled_dot_product_attention", loc);
-  const bool shapes = q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2);
+  const bool shapes = q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && q.size(-1) == k.size(-1) &&
+                      k.size(-2) == v.size(-2);
   KILN_CHECK(shapes && q.dtype() == k.dtype() && q.dtype() == v.dtype(), invalid,
-             "scaled_dot_product_attention ({}): got q {}, k {}, v {}; expected [..., t, d], [..., s, d], [..., s, e]",
+             "scaled_dot_product_attention ({}): got q {}, k {}, v {}; expected [..., t, d], [..., s, d], "
+             "[..., s, e]",
              loc.str(), q.type_str(), k.type_str(), v.type_str());
-  KILN_CHECK(!(mask.defined() && o.is_causal), invalid, "scaled_dot_product_attention ({}): give a mask or is_causal, not both",
-             loc.str());
+  KILN_CHECK(!(mask.defined() && o.is_causal), invalid,
+             "scaled_dot_product_attention ({}): give a mask or is_causal, not both", loc.str());
   if (o.enable_gqa)
     KILN_CHECK(q.dim() >= 3 && q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3), invalid,
-               "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads", loc.str(), q.size(-3), k.size(-3));
+               "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads",
+               loc.str(), q.size(-3), k.size(-3));
 }
 }  // namespace
 
@@ -240,18 +256,23 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const bool drop = o.dropout_p > 0;
   const GeneratorState g = drop ? next_random() : GeneratorState{};
   std::vector<Scalar> scalars{scale};
-  if (drop) scalars.insert(scalars.end(), {o.dropout_p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)});
+  if (drop)
+    scalars.insert(scalars.end(),
+                   {o.dropout_p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)});
   const Tensor* operands[] = {&q, &k, &v, &mask};
   const int64_t ints[] = {o.is_causal, o.enable_gqa, drop};
   return call_many("attention", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
-    const Tensor keys = o.enable_gqa ? repeat_heads(k, q.size(-3)) : k, vals = o.enable_gqa ? repeat_heads(v, q.size(-3)) : v;
+    const Tensor keys = o.enable_gqa ? repeat_heads(k, q.size(-3)) : k,
+                 vals = o.enable_gqa ? repeat_heads(v, q.size(-3)) : v;
     Tensor scores = mul2(matmul(q, keys.transpose(-1, -2, loc), loc), cast_to(s[0], q.dtype()));
     const Tensor hidden = lit(scores, -INFINITY);
     if (o.is_causal) {
       const int64_t r = scores.dim();
-      scores = select3(binary(op("ge"), iota(r - 2, scores.sizes()), iota(r - 1, scores.sizes())), scores, hidden);
+      scores =
+          select3(binary(op("ge"), iota(r - 2, scores.sizes()), iota(r - 1, scores.sizes())), scores, hidden);
     }
-    if (mask.defined() && mask.dtype() == DType::boolean) scores = select3(expand_to(mask, scores.sizes()), scores, hidden);
+    if (mask.defined() && mask.dtype() == DType::boolean)
+      scores = select3(expand_to(mask, scores.sizes()), scores, hidden);
     else if (mask.defined()) scores = add2(scores, mask);
     Tensor p = safe_softmax(scores);
     if (drop) p = dropout_body(p, s[1], s[2], s[3]);

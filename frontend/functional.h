@@ -32,7 +32,8 @@ Tensor rms_norm(const Tensor& x, Sizes normalized_shape, const Tensor& weight = 
 
 /// x W^T + b. Shapes: x [..., in], weight [out, in], bias [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Loc loc = Loc::current());
-/// Rows of `weight` by index. Shapes: ids [...], weight [n, d] -> [..., d]. Throws: invalid, on an index out of range.
+/// Rows of `weight` by index. Shapes: ids [...], weight [n, d] -> [..., d]. Throws: invalid, on an index out
+/// of range.
 Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc = Loc::current());
 /// Zeroes elements with probability p and scales the rest by 1/(1-p), while training.
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Loc loc = Loc::current());
@@ -44,23 +45,28 @@ struct AttentionOptions {
   bool enable_gqa = false;      ///< key and value have fewer heads, each shared by a group of query heads
 };
 /// softmax(q k^T * scale + mask) v; rows that a mask hides entirely give zeros.
-/// Shapes: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask [..., t, s], bool (true: attend) or added.
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {},
-                                    const AttentionOptions& options = {}, Loc loc = Loc::current());
+/// Shapes: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask [..., t, s], bool (true: attend)
+/// or added.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask = {}, const AttentionOptions& options = {},
+                                    Loc loc = Loc::current());
 
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
 };
-/// Shapes: logits [n, c] or [n, c, ...] with class indices [n] or [n, ...] (i64), or probabilities like the logits;
-/// [c] with a 0-d target. `weight` [c] rescales classes. Throws: invalid, on shapes or (eagerly) a target out of range.
+/// Shapes: logits [n, c] or [n, c, ...] with class indices [n] or [n, ...] (i64), or probabilities like the
+/// logits; [c] with a 0-d target. `weight` [c] rescales classes. Throws: invalid, on shapes or (eagerly) a
+/// target out of range.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
                      const CrossEntropyOptions& options = {}, Loc loc = Loc::current());
 /// Like cross_entropy over log-probabilities.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight = {},
                 const CrossEntropyOptions& options = {}, Loc loc = Loc::current());
-Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::mean, Loc loc = Loc::current());
-Tensor l1_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::mean, Loc loc = Loc::current());
+Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::mean,
+                Loc loc = Loc::current());
+Tensor l1_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::mean,
+               Loc loc = Loc::current());
 
 }  // namespace kiln

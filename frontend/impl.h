@@ -55,10 +55,10 @@ struct GradNode {
   Attrs attrs;
   SourceLoc loc;
   std::vector<GradEdge> inputs;
-  ImplPtr saved_output;            ///< the result's data, without history
+  ImplPtr saved_output;  ///< the result's data, without history
   uint32_t output_version = 0;
-  std::shared_ptr<HookList> hooks; ///< of the tensor this node produced
-  bool released = false;           ///< a backward without retain_graph has consumed it
+  std::shared_ptr<HookList> hooks;  ///< of the tensor this node produced
+  bool released = false;            ///< a backward without retain_graph has consumed it
   /// For a tensor returned by a compiled forward: its backward is a trace of its own. `op` is unused then.
   std::shared_ptr<GradBoundary> boundary;
   int boundary_output = 0;
@@ -73,15 +73,15 @@ struct TensorImpl {
   bool is_leaf = true;
   ImplPtr grad;
   std::shared_ptr<GradNode> grad_fn;
-  std::shared_ptr<HookList> hooks;   ///< null: none
-  std::string name;                  ///< "fc1.weight" once a module has named it
+  std::shared_ptr<HookList> hooks;  ///< null: none
+  std::string name;                 ///< "fc1.weight" once a module has named it
 
   // Binding to a trace. Only the cursor's thread touches these, and only for handles that the cursor made.
-  Cursor* cursor = nullptr;          ///< whose pending value this is; null when materialised
-  uint64_t cursor_call = 0;          ///< which call of that cursor's trie made it
+  Cursor* cursor = nullptr;  ///< whose pending value this is; null when materialised
+  uint64_t cursor_call = 0;  ///< which call of that cursor's trie made it
   int32_t slot = -1;
-  std::shared_ptr<Storage> spare;    ///< a reused handle's former memory, free for its next value
-  SourceLoc dropped;                 ///< known when the event that made it was dropped by an exception
+  std::shared_ptr<Storage> spare;  ///< a reused handle's former memory, free for its next value
+  SourceLoc dropped;               ///< known when the event that made it was dropped by an exception
 
   bool pending() const { return cursor != nullptr; }
   Type type() const;

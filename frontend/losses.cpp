@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses, in primitives. The target's class is picked by comparing with the class index, so that the derivative
-// is row-local: one kernel computes the loss and the gradient of its row.
+// Losses, in primitives. The target's class is picked by comparing with the class index, so that the
+// derivative is row-local: one kernel computes the loss and the gradient of its row.
 #include "frontend/functional.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
@@ -54,18 +54,20 @@ void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, 
                    const char* name, Loc loc) {
   require_floating(x, name, loc);
   require(target, name, loc);
-  KILN_CHECK(x.dim() >= 1, invalid, "{} ({}): got logits {}, expected [n, classes]", name, loc.str(), x.type_str());
+  KILN_CHECK(x.dim() >= 1, invalid, "{} ({}): got logits {}, expected [n, classes]", name, loc.str(),
+             x.type_str());
   const bool indices = !is_floating(target.dtype());
   const Sizes expected = indices ? sizes_without_classes(x) : x.sizes();
-  KILN_CHECK(target.sizes() == expected, invalid, "{} ({}): got logits {} and target {}, expected a target of [{}]", name,
-             loc.str(), x.type_str(), target.type_str(), fmt::join(expected, ","));
+  KILN_CHECK(target.sizes() == expected, invalid,
+             "{} ({}): got logits {} and target {}, expected a target of [{}]", name, loc.str(), x.type_str(),
+             target.type_str(), fmt::join(expected, ","));
   KILN_CHECK(!weight.defined() || weight.sizes() == Sizes{x.size(x.dim() == 1 ? 0 : 1)}, invalid,
              "{} ({}): got class weights {} for logits {}", name, loc.str(), weight.type_str(), x.type_str());
   if (!indices || tracing() || target.numel() == 0) return;
   const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
   for (int64_t v : target.to(DType::i64, loc).to_vector<int64_t>(loc))
-    KILN_CHECK((v >= 0 && v < classes) || v == o.ignore_index, invalid, "{} ({}): target {} is out of range for {} classes",
-               name, loc.str(), v, classes);
+    KILN_CHECK((v >= 0 && v < classes) || v == o.ignore_index, invalid,
+               "{} ({}): target {} is out of range for {} classes", name, loc.str(), v, classes);
 }
 
 /// Sum over classes of -weight * p * logp per row, for probability targets.
@@ -79,10 +81,12 @@ struct IndexTerms {
   Tensor loss, weight;  ///< per row: unreduced loss, and the weight its mean divides by
 };
 
-IndexTerms index_rows(const Tensor& logp, const Tensor& target, const Tensor& weight, const Tensor& ignore, const Tensor& smoothing) {
+IndexTerms index_rows(const Tensor& logp, const Tensor& target, const Tensor& weight, const Tensor& ignore,
+                      const Tensor& smoothing) {
   const Sizes s = logp.sizes();
   const Tensor row_target = reshape_to(target, {s[0], 1});
-  const Tensor classes = apply(op("iota"), std::initializer_list<const Tensor*>{}, {int64_t{1}, Shape(s.begin(), s.end())});
+  const Tensor classes =
+      apply(op("iota"), std::initializer_list<const Tensor*>{}, {int64_t{1}, Shape(s.begin(), s.end())});
   const Tensor hit = binary(op("eq"), classes, cast_to(row_target, DType::i64)), zero = lit(logp, 0);
   const Tensor valid = binary(op("ne"), reshape_to(target, {s[0]}), cast_to(ignore, target.dtype()));
   auto pick = [&](const Tensor& x) { return reduce(op("sum"), select3(hit, x, zero), {1}, false); };
@@ -91,21 +95,23 @@ IndexTerms index_rows(const Tensor& logp, const Tensor& target, const Tensor& we
   const Tensor weighted = weight.defined() ? mul2(logp, weight) : logp;
   Tensor loss = unary(op("neg"), pick(weighted));
   if (smoothing.defined()) {
-    const Tensor uniform = mul2(unary(op("neg"), reduce(op("sum"), weighted, {1}, false)), lit(logp, 1.0 / static_cast<double>(s[1])));
+    const Tensor uniform = mul2(unary(op("neg"), reduce(op("sum"), weighted, {1}, false)),
+                                lit(logp, 1.0 / static_cast<double>(s[1])));
     loss = add2(mul2(loss, binary(op("sub"), lit(logp, 1), smoothing)), mul2(uniform, smoothing));
   }
   return {select3(valid, loss, zero), row_weight};
 }
 
-Tensor nll_body(const Tensor& logp_any, const Tensor& target, const Tensor& weight, const CrossEntropyOptions& o,
-                const std::vector<Tensor>& s) {
+Tensor nll_body(const Tensor& logp_any, const Tensor& target, const Tensor& weight,
+                const CrossEntropyOptions& o, const std::vector<Tensor>& s) {
   const Tensor logp = rows_of(logp_any);
   const Sizes shape = sizes_without_classes(logp_any);
   if (is_floating(target.dtype())) {
     Tensor probs = rows_of(target);
     if (o.label_smoothing != 0) {
       const Tensor smoothing = cast_to(s[1], logp.dtype());
-      probs = add2(mul2(probs, binary(op("sub"), lit(logp, 1), smoothing)), mul2(smoothing, lit(logp, 1.0 / static_cast<double>(logp.size(1)))));
+      probs = add2(mul2(probs, binary(op("sub"), lit(logp, 1), smoothing)),
+                   mul2(smoothing, lit(logp, 1.0 / static_cast<double>(logp.size(1)))));
     }
     return reduced(reshape_to(dense_rows(logp, probs, weight), shape), o.reduction);
   }
@@ -139,11 +145,13 @@ Tensor pair_loss(const char* name, const Tensor& x, const Tensor& y, Reduction r
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight, const CrossEntropyOptions& o, Loc loc) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                     const CrossEntropyOptions& o, Loc loc) {
   return nll_call("cross_entropy", logits, target, weight, o, loc, true);
 }
 
-Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight, const CrossEntropyOptions& o, Loc loc) {
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Tensor& weight,
+                const CrossEntropyOptions& o, Loc loc) {
   return nll_call("nll_loss", log_probs, target, weight, o, loc, false);
 }
 

@@ -98,7 +98,8 @@ Tensor mean(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Lo
 Tensor prod(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
 Tensor amax(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
 Tensor amin(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor var(const Tensor& x, Sizes dims = {}, int64_t correction = 1, bool keepdim = false, Loc loc = Loc::current());
+Tensor var(const Tensor& x, Sizes dims = {}, int64_t correction = 1, bool keepdim = false,
+           Loc loc = Loc::current());
 /// Index of the first largest (smallest) element along `dim`, i64.
 Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false, Loc loc = Loc::current());
 Tensor argmin(const Tensor& x, int64_t dim, bool keepdim = false, Loc loc = Loc::current());
@@ -123,7 +124,8 @@ Tensor expand(const Tensor& x, Sizes sizes, Loc loc = Loc::current());
 Tensor squeeze(const Tensor& x, int64_t dim, Loc loc = Loc::current());
 Tensor unsqueeze(const Tensor& x, int64_t dim, Loc loc = Loc::current());
 /// x[..., start:end:step, ...] along `dim`, with Python's clamping.
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1, Loc loc = Loc::current());
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1,
+             Loc loc = Loc::current());
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length, Loc loc = Loc::current());
 /// x[index] along `dim`; the dim goes away.
 Tensor select(const Tensor& x, int64_t dim, int64_t index, Loc loc = Loc::current());
@@ -141,8 +143,10 @@ Tensor triu(const Tensor& x, int64_t diagonal = 0, Loc loc = Loc::current());
 // Indexing by tensors.
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, Loc loc = Loc::current());
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc = Loc::current());
-Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc = Loc::current());
-Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc = Loc::current());
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                   Loc loc = Loc::current());
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                 Loc loc = Loc::current());
 
 // Linear algebra.
 /// Every rank combination of torch.matmul; batch dims broadcast.

@@ -11,7 +11,8 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 Tensor dot(const Tensor& a, const Tensor& b, Ints batch_a, Ints batch_b, Ints contract_a, Ints contract_b) {
-  return apply(op("dot_general"), {&a, &b}, {std::move(batch_a), std::move(batch_b), std::move(contract_a), std::move(contract_b)});
+  return apply(op("dot_general"), {&a, &b},
+               {std::move(batch_a), std::move(batch_b), std::move(contract_a), std::move(contract_b)});
 }
 
 Ints leading(int64_t n) {
@@ -23,13 +24,14 @@ Ints leading(int64_t n) {
 /// Both operands have rank >= 2. A right operand without batch dims keeps the product two-dimensional.
 Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
   if (b.dim() == 2) return dot(a, b, {}, {}, {a.dim() - 1}, {0});
-  const Sizes batch_a(a.sizes().begin(), a.sizes().end() - 2), batch_b(b.sizes().begin(), b.sizes().end() - 2);
+  const Sizes batch_a(a.sizes().begin(), a.sizes().end() - 2),
+      batch_b(b.sizes().begin(), b.sizes().end() - 2);
   Sizes batch(std::max(batch_a.size(), batch_b.size()));
   for (size_t i = 0; i < batch.size(); ++i) {
     const int64_t p = i < batch_a.size() ? batch_a[batch_a.size() - 1 - i] : 1;
     const int64_t q = i < batch_b.size() ? batch_b[batch_b.size() - 1 - i] : 1;
-    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "matmul ({}): batch dims do not broadcast; got {} x {}", loc.str(),
-               a.type_str(), b.type_str());
+    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "matmul ({}): batch dims do not broadcast; got {} x {}",
+               loc.str(), a.type_str(), b.type_str());
     batch[batch.size() - 1 - i] = p == 1 ? q : p;
   }
   auto widen = [&](const Tensor& x) {
@@ -47,13 +49,13 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
 Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
   require(a, "matmul", loc);
   require(b, "matmul", loc);
-  KILN_CHECK(a.dim() > 0 && b.dim() > 0, invalid, "matmul ({}): got {} x {}, expected at least one dim each", loc.str(),
-             a.type_str(), b.type_str());
-  KILN_CHECK(a.dtype() == b.dtype(), invalid, "matmul ({}): dtypes differ; got {} x {} (cast one with to())", loc.str(),
-             a.type_str(), b.type_str());
+  KILN_CHECK(a.dim() > 0 && b.dim() > 0, invalid, "matmul ({}): got {} x {}, expected at least one dim each",
+             loc.str(), a.type_str(), b.type_str());
+  KILN_CHECK(a.dtype() == b.dtype(), invalid, "matmul ({}): dtypes differ; got {} x {} (cast one with to())",
+             loc.str(), a.type_str(), b.type_str());
   const int64_t ka = a.size(-1), kb = b.size(b.dim() == 1 ? 0 : -2);
-  KILN_CHECK(ka == kb, invalid, "matmul ({}): inner dims differ; got {} x {}, expected {} == {}", loc.str(), a.type_str(),
-             b.type_str(), ka, kb);
+  KILN_CHECK(ka == kb, invalid, "matmul ({}): inner dims differ; got {} x {}, expected {} == {}", loc.str(),
+             a.type_str(), b.type_str(), ka, kb);
   return call("matmul", loc, {&a, &b}, {}, {}, [&](const auto&) {
     if (a.dim() == 1 && b.dim() == 1) return dot(a, b, {}, {}, {0}, {0});
     if (b.dim() == 1) return dot(a, b, {}, {}, {a.dim() - 1}, {0});
@@ -72,8 +74,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
 Tensor outer(const Tensor& a, const Tensor& b, Loc loc) {
   require(a, "outer", loc);
   require(b, "outer", loc);
-  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "outer ({}): expected two vectors, got {} and {}", loc.str(),
-             a.type_str(), b.type_str());
+  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "outer ({}): expected two vectors, got {} and {}",
+             loc.str(), a.type_str(), b.type_str());
   return call("outer", loc, {&a, &b}, {}, {}, [&](const auto&) {
     return binary(op("mul"), reshape_to(a, {a.numel(), 1}), b, loc);
   });

@@ -14,8 +14,8 @@ namespace detail {
 
 int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc) {
   const int64_t n = std::max<int64_t>(rank, 1);
-  KILN_CHECK(dim >= -n && dim < n, invalid, "{} ({}): dim {} is out of range; expected {} to {}", name, loc.str(), dim,
-             -n, n - 1);
+  KILN_CHECK(dim >= -n && dim < n, invalid, "{} ({}): dim {} is out of range; expected {} to {}", name,
+             loc.str(), dim, -n, n - 1);
   return dim < 0 ? dim + n : dim;
 }
 
@@ -25,8 +25,8 @@ Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
   if (dims.empty())
     for (int64_t d = 0; d < rank; ++d) out.push_back(d);
   std::sort(out.begin(), out.end());
-  KILN_CHECK(std::adjacent_find(out.begin(), out.end()) == out.end(), invalid, "{} ({}): a dim is given twice in [{}]",
-             name, loc.str(), fmt::join(dims, ","));
+  KILN_CHECK(std::adjacent_find(out.begin(), out.end()) == out.end(), invalid,
+             "{} ({}): a dim is given twice in [{}]", name, loc.str(), fmt::join(dims, ","));
   if (rank == 0) out.clear();
   return out;
 }
@@ -36,8 +36,8 @@ Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc l
   Sizes out(std::max(x.size(), y.size()));
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t p = i < x.size() ? x[x.size() - 1 - i] : 1, q = i < y.size() ? y[y.size() - 1 - i] : 1;
-    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "{} ({}): shapes do not broadcast; got {} and {}", name, loc.str(),
-               a.type_str(), b.type_str());
+    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "{} ({}): shapes do not broadcast; got {} and {}", name,
+               loc.str(), a.type_str(), b.type_str());
     out[out.size() - 1 - i] = p == 1 ? q : p;
   }
   return out;
@@ -54,7 +54,9 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return promote_types(x, y);
 }
 
-Tensor cast_to(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : apply(op("cast"), {&x}, {dtype}); }
+Tensor cast_to(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : apply(op("cast"), {&x}, {dtype});
+}
 
 Tensor expand_to(const Tensor& x, const Sizes& sizes) {
   return x.sizes() == sizes ? x : apply(op("expand"), {&x}, {Shape(sizes.begin(), sizes.end())});
@@ -98,7 +100,8 @@ void require(const Tensor& x, const char* name, Loc loc) { checked(x, name, loc)
 
 void require_floating(const Tensor& x, const char* name, Loc loc) {
   checked(x, name, loc);
-  KILN_CHECK(is_floating(x.dtype()), invalid, "{} ({}): expected a floating dtype, got {}", name, loc.str(), x.type_str());
+  KILN_CHECK(is_floating(x.dtype()), invalid, "{} ({}): expected a floating dtype, got {}", name, loc.str(),
+             x.type_str());
 }
 
 }  // namespace detail
@@ -119,20 +122,23 @@ Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Bod
   if (a.tensor && b.tensor) {
     require(*a.tensor, name, a.loc);
     require(*b.tensor, name, b.loc);
-    return call(name, a.loc, {a.tensor, b.tensor}, {}, {}, [&](const auto&) { return body(*a.tensor, *b.tensor); });
+    return call(name, a.loc, {a.tensor, b.tensor}, {}, {},
+                [&](const auto&) { return body(*a.tensor, *b.tensor); });
   }
   KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
   const TensorArg& tensor = a.tensor ? a : b;
   const TensorArg& number = a.tensor ? b : a;
   require(*tensor.tensor, name, tensor.loc);
-  return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar}, [&](const std::vector<Tensor>& s) {
-    const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
-    return a.tensor ? body(*tensor.tensor, n) : body(n, *tensor.tensor);
-  });
+  return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar},
+              [&](const std::vector<Tensor>& s) {
+                const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
+                return a.tensor ? body(*tensor.tensor, n) : body(n, *tensor.tensor);
+              });
 }
 
 Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
-  return binary_call(kOpNames[o.id].data(), a, b, [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
+  return binary_call(kOpNames[o.id].data(), a, b,
+                     [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
 }
 
 Tensor as_bool(const Tensor& x) {
@@ -141,8 +147,9 @@ Tensor as_bool(const Tensor& x) {
 }
 
 Tensor logical_op(Op o, const TensorArg& a, const TensorArg& b) {
-  return binary_call(kOpNames[o.id].data(), a, b,
-                     [&](const Tensor& x, const Tensor& y) { return binary(o, as_bool(x), as_bool(y), a.loc); });
+  return binary_call(kOpNames[o.id].data(), a, b, [&](const Tensor& x, const Tensor& y) {
+    return binary(o, as_bool(x), as_bool(y), a.loc);
+  });
 }
 
 }  // namespace
@@ -191,7 +198,8 @@ Tensor square(const Tensor& x, Loc loc) {
 
 Tensor logical_not(const Tensor& x, Loc loc) {
   require(x, "logical_not", loc);
-  return call("logical_not", loc, {&x}, {}, {}, [&](const auto&) { return unary(op("logical_not"), as_bool(x)); });
+  return call("logical_not", loc, {&x}, {}, {},
+              [&](const auto&) { return unary(op("logical_not"), as_bool(x)); });
 }
 
 Tensor add(const TensorArg& a, const TensorArg& b) { return binary_op(op("add"), a, b); }
@@ -217,7 +225,8 @@ Tensor logical_xor(const TensorArg& a, const TensorArg& b) { return logical_op(o
 Tensor div(const TensorArg& a, const TensorArg& b) {
   return binary_call("div", a, b, [&](const Tensor& x, const Tensor& y) {
     const bool integers = !is_floating(result_type(x, y));
-    return binary(op("div"), integers ? cast_to(x, DType::f32) : x, integers ? cast_to(y, DType::f32) : y, a.loc);
+    return binary(op("div"), integers ? cast_to(x, DType::f32) : x, integers ? cast_to(y, DType::f32) : y,
+                  a.loc);
   });
 }
 
@@ -229,25 +238,25 @@ Tensor operator-(const Tensor& a) { return neg(a, {}); }
 
 Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   require(condition, "where", a.loc);
-  KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool", a.loc.str(),
-             condition.type_str());
+  KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool",
+             a.loc.str(), condition.type_str());
   const Tensor* operands[] = {&condition, a.tensor, b.tensor};
   std::vector<Scalar> scalars;
   if (!a.tensor) scalars.push_back(a.scalar);
   if (!b.tensor) scalars.push_back(b.scalar);
   return call_many("where", a.loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
-           Tensor x = a.tensor ? *a.tensor : s[0], y = b.tensor ? *b.tensor : s.back();
-           if (!a.tensor && b.tensor) x = scalar_for(x, a.scalar.is_int, y);
-           if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
-           if (!a.tensor && !b.tensor) x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
-           const DType dtype = result_type(x, y);
-           Sizes shape = broadcast_shapes(x, y, "where", a.loc);
-           shape = broadcast_shapes(condition, expand_to(x, shape), "where", a.loc);
-           const Tensor c = expand_to(condition, shape);
-           x = expand_to(cast_to(x, dtype), shape);
-           y = expand_to(cast_to(y, dtype), shape);
-           return std::vector<Tensor>{apply(op("where"), {&c, &x, &y})};
-         })[0];
+    Tensor x = a.tensor ? *a.tensor : s[0], y = b.tensor ? *b.tensor : s.back();
+    if (!a.tensor && b.tensor) x = scalar_for(x, a.scalar.is_int, y);
+    if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
+    if (!a.tensor && !b.tensor) x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
+    const DType dtype = result_type(x, y);
+    Sizes shape = broadcast_shapes(x, y, "where", a.loc);
+    shape = broadcast_shapes(condition, expand_to(x, shape), "where", a.loc);
+    const Tensor c = expand_to(condition, shape);
+    x = expand_to(cast_to(x, dtype), shape);
+    y = expand_to(cast_to(y, dtype), shape);
+    return std::vector<Tensor>{apply(op("where"), {&c, &x, &y})};
+  })[0];
 }
 
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
@@ -279,7 +288,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
 
 namespace {
 template <typename Body>
-Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc, Body&& body) {
+Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc,
+                   Body&& body) {
   require(x, name, loc);
   const Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
   Sizes ints = wrapped;
@@ -316,15 +326,18 @@ Tensor prod(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
 
 Tensor mean(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
   require_floating(x, "mean", loc);
-  return reduce_call("mean", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return mean_body(x, d, keepdim); });
+  return reduce_call("mean", x, dims, keepdim, 0, loc,
+                     [&](const Sizes& d) { return mean_body(x, d, keepdim); });
 }
 
 Tensor amax(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("amax", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return reduce(op("amax"), x, d, keepdim); });
+  return reduce_call("amax", x, dims, keepdim, 0, loc,
+                     [&](const Sizes& d) { return reduce(op("amax"), x, d, keepdim); });
 }
 
 Tensor amin(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("amin", x, dims, keepdim, 0, loc, [&](const Sizes& d) { return reduce(op("amin"), x, d, keepdim); });
+  return reduce_call("amin", x, dims, keepdim, 0, loc,
+                     [&](const Sizes& d) { return reduce(op("amin"), x, d, keepdim); });
 }
 
 Tensor var(const Tensor& x, Sizes dims, int64_t correction, bool keepdim, Loc loc) {
@@ -356,14 +369,17 @@ Tensor truth_call(const char* name, Op o, const Tensor& x, Loc loc) {
 }
 }  // namespace
 
-Tensor argmax(const Tensor& x, int64_t dim, bool keepdim, Loc loc) { return place_call(op("argmax"), x, dim, keepdim, loc); }
-Tensor argmin(const Tensor& x, int64_t dim, bool keepdim, Loc loc) { return place_call(op("argmin"), x, dim, keepdim, loc); }
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
+  return place_call(op("argmax"), x, dim, keepdim, loc);
+}
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
+  return place_call(op("argmin"), x, dim, keepdim, loc);
+}
 Tensor any(const Tensor& x, Loc loc) { return truth_call("any", op("amax"), x, loc); }
 
 Tensor all(const Tensor& x, Loc loc) {
-  return call("all", loc, {&x}, {}, {}, [&](const auto&) {
-    return logical_not(any(logical_not(x, loc), loc), loc);
-  });
+  return call("all", loc, {&x}, {}, {},
+              [&](const auto&) { return logical_not(any(logical_not(x, loc), loc), loc); });
 }
 
 Tensor logsumexp(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {

@@ -17,7 +17,8 @@ template <typename Body>
 Tensor shape_call(const char* name, Loc loc, const Tensor& x, const Sizes& ints, Body&& body) {
   require(x, name, loc);
   const Tensor* operands[] = {&x};
-  return call_many(name, loc, operands, ints, {}, [&](const auto&) { return std::vector<Tensor>{body()}; })[0];
+  return call_many(name, loc, operands, ints, {},
+                   [&](const auto&) { return std::vector<Tensor>{body()}; })[0];
 }
 
 Shape dims(const Sizes& s) { return Shape(s.begin(), s.end()); }
@@ -56,7 +57,8 @@ std::vector<Scalar> draw(int count) {
 }  // namespace
 
 Tensor full(Sizes sizes, Scalar value, TensorOptions o, Loc loc) {
-  return create("full", sizes, o, {value}, loc, [&](const auto& s) { return expand_to(cast_to(s[0], o.dtype), sizes); });
+  return create("full", sizes, o, {value}, loc,
+                [&](const auto& s) { return expand_to(cast_to(s[0], o.dtype), sizes); });
 }
 Tensor zeros(Sizes sizes, TensorOptions o, Loc loc) {
   return create("zeros", sizes, o, {}, loc, [&](const auto&) { return constant(0, o.dtype, sizes); });
@@ -69,8 +71,8 @@ Tensor zeros_like(const Tensor& t, Loc loc) { return zeros(t.sizes(), {t.dtype()
 Tensor ones_like(const Tensor& t, Loc loc) { return ones(t.sizes(), {t.dtype()}, loc); }
 
 Tensor arange(int64_t start, int64_t end, int64_t step, TensorOptions o, Loc loc) {
-  KILN_CHECK(step != 0 && (end - start) / step >= 0, invalid, "arange ({}): no way from {} to {} in steps of {}", loc.str(),
-             start, end, step);
+  KILN_CHECK(step != 0 && (end - start) / step >= 0, invalid,
+             "arange ({}): no way from {} to {} in steps of {}", loc.str(), start, end, step);
   const int64_t n = (end - start + step + (step > 0 ? -1 : 1)) / step;
   const Scalar s0(start), s1(step);
   return create("arange", {n}, o, {s0, s1}, loc, [&](const std::vector<Tensor>& s) {
@@ -88,7 +90,8 @@ Tensor rand(Sizes sizes, TensorOptions o, Loc loc) {
 Tensor randn(Sizes sizes, TensorOptions o, Loc loc) {
   return create("randn", sizes, o, draw(2), loc, [&](const auto& s) {
     const Tensor u = uniform(s[0], s[1], sizes), v = uniform(s[2], s[3], sizes);
-    const Tensor one = constant_like(u, 1), minus_two = constant_like(u, -2), two_pi = constant_like(u, 2 * M_PI);
+    const Tensor one = constant_like(u, 1), minus_two = constant_like(u, -2),
+                 two_pi = constant_like(u, 2 * M_PI);
     const Tensor open = binary(op("sub"), one, u);  // in (0, 1]: its logarithm is finite
     const Tensor radius = unary(op("sqrt"), binary(op("mul"), minus_two, unary(op("log"), open)));
     return cast_to(binary(op("mul"), radius, unary(op("cos"), binary(op("mul"), two_pi, v))), o.dtype);
@@ -117,13 +120,15 @@ Sizes resolve(const Tensor& x, Sizes sizes, const char* name, Loc loc) {
     KILN_CHECK(sizes[i] >= -1, invalid, "{} ({}): bad sizes [{}]", name, loc.str(), fmt::join(sizes, ","));
     if (sizes[i] >= 0) known *= sizes[i];
     else {
-      KILN_CHECK(unknown < 0, invalid, "{} ({}): more than one -1 in [{}]", name, loc.str(), fmt::join(sizes, ","));
+      KILN_CHECK(unknown < 0, invalid, "{} ({}): more than one -1 in [{}]", name, loc.str(),
+                 fmt::join(sizes, ","));
       unknown = static_cast<int64_t>(i);
     }
   }
   const int64_t n = x.numel();
   const bool fits = unknown < 0 ? known == n : known != 0 && n % known == 0;
-  KILN_CHECK(fits, invalid, "{} ({}): {} does not fit sizes [{}]", name, loc.str(), x.type_str(), fmt::join(sizes, ","));
+  KILN_CHECK(fits, invalid, "{} ({}): {} does not fit sizes [{}]", name, loc.str(), x.type_str(),
+             fmt::join(sizes, ","));
   if (unknown >= 0) sizes[static_cast<size_t>(unknown)] = n / known;
   return sizes;
 }
@@ -139,8 +144,9 @@ Tensor view(const Tensor& x, Sizes sizes, Loc loc) {
   require(x, "view", loc);
   const Sizes shape = resolve(x, std::move(sizes), "view", loc);
   const auto layout = def(op("reshape")).view({x.dtype(), nullptr, x.sizes(), x.strides()}, {dims(shape)});
-  KILN_CHECK(layout, invalid, "view ({}): strides [{}] of {} do not allow sizes [{}] without a copy (use reshape)",
-             loc.str(), fmt::join(x.strides(), ","), x.type_str(), fmt::join(shape, ","));
+  KILN_CHECK(layout, invalid,
+             "view ({}): strides [{}] of {} do not allow sizes [{}] without a copy (use reshape)", loc.str(),
+             fmt::join(x.strides(), ","), x.type_str(), fmt::join(shape, ","));
   return shape_call("view", loc, x, shape, [&] { return reshape_to(x, shape); });
 }
 
@@ -164,8 +170,8 @@ Tensor permute(const Tensor& x, Sizes order, Loc loc) {
   std::sort(sorted.begin(), sorted.end());
   bool complete = static_cast<int64_t>(sorted.size()) == x.dim();
   for (size_t i = 0; i < sorted.size(); ++i) complete = complete && sorted[i] == static_cast<int64_t>(i);
-  KILN_CHECK(complete, invalid, "permute ({}): [{}] is no order of the dims of {}", loc.str(), fmt::join(order, ","),
-             x.type_str());
+  KILN_CHECK(complete, invalid, "permute ({}): [{}] is no order of the dims of {}", loc.str(),
+             fmt::join(order, ","), x.type_str());
   return shape_call("permute", loc, x, order, [&] { return apply(op("permute"), {&x}, {order}); });
 }
 
@@ -195,7 +201,8 @@ Tensor expand(const Tensor& x, Sizes sizes, Loc loc) {
     KILN_CHECK(lead >= 0 && sizes[i] >= 0 && (had == 1 || had == sizes[i]), invalid,
                "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(), fmt::join(sizes, ","));
   }
-  KILN_CHECK(lead >= 0, invalid, "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(), fmt::join(sizes, ","));
+  KILN_CHECK(lead >= 0, invalid, "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(),
+             fmt::join(sizes, ","));
   return shape_call("expand", loc, x, sizes, [&] { return expand_to(x, sizes); });
 }
 
@@ -217,8 +224,9 @@ Tensor unsqueeze(const Tensor& x, int64_t dim, Loc loc) {
 
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step, Loc loc) {
   require(x, "slice", loc);
-  KILN_CHECK(x.dim() > 0 && step > 0, invalid, "slice ({}): got {} and step {}, expected at least one dim and step >= 1",
-             loc.str(), x.type_str(), step);
+  KILN_CHECK(x.dim() > 0 && step > 0, invalid,
+             "slice ({}): got {} and step {}, expected at least one dim and step >= 1", loc.str(),
+             x.type_str(), step);
   const int64_t d = wrap_dim(dim, x.dim(), "slice", loc), n = x.size(d);
   auto limit = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t from = limit(start), stop = std::max(from, limit(end));
@@ -235,16 +243,17 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length, Loc loc) {
   require(x, "narrow", loc);
   const int64_t n = x.size(dim, loc), from = start < 0 ? start + n : start;
-  KILN_CHECK(from >= 0 && length >= 0 && from + length <= n, invalid, "narrow ({}): {} to {} is outside dim {} of {}",
-             loc.str(), start, start + length, dim, x.type_str());
+  KILN_CHECK(from >= 0 && length >= 0 && from + length <= n, invalid,
+             "narrow ({}): {} to {} is outside dim {} of {}", loc.str(), start, start + length, dim,
+             x.type_str());
   return slice(x, dim, from, from + length, 1, loc);
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index, Loc loc) {
   require(x, "select", loc);
   const int64_t n = x.size(dim, loc), i = index < 0 ? index + n : index;
-  KILN_CHECK(i >= 0 && i < n, invalid, "select ({}): index {} is out of range for dim {} of {}", loc.str(), index, dim,
-             x.type_str());
+  KILN_CHECK(i >= 0 && i < n, invalid, "select ({}): index {} is out of range for dim {} of {}", loc.str(),
+             index, dim, x.type_str());
   return squeeze(slice(x, dim, i, i + 1, 1, loc), dim, loc);
 }
 
@@ -291,7 +300,8 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
   KILN_CHECK(size > 0, invalid, "split ({}): size {} is not positive", loc.str(), size);
   const int64_t n = x.size(dim, loc);
   std::vector<Tensor> parts;
-  for (int64_t at = 0; at < std::max<int64_t>(n, 1); at += size) parts.push_back(slice(x, dim, at, std::min(at + size, n), 1, loc));
+  for (int64_t at = 0; at < std::max<int64_t>(n, 1); at += size)
+    parts.push_back(slice(x, dim, at, std::min(at + size, n), 1, loc));
   return parts;
 }
 
@@ -318,10 +328,13 @@ Tensor contiguous(const Tensor& x, Loc loc) {
 namespace {
 Tensor triangle(const char* name, const Tensor& x, int64_t diagonal, bool lower, Loc loc) {
   require(x, name, loc);
-  KILN_CHECK(x.dim() >= 2, invalid, "{} ({}): expected at least two dims, got {}", name, loc.str(), x.type_str());
+  KILN_CHECK(x.dim() >= 2, invalid, "{} ({}): expected at least two dims, got {}", name, loc.str(),
+             x.type_str());
   const Scalar d(diagonal);
   return call(name, loc, {&x}, {}, {d}, [&](const std::vector<Tensor>& s) {
-    auto index = [&](int64_t dim) { return apply(op("iota"), std::initializer_list<const Tensor*>{}, {dim, dims(x.sizes())}); };
+    auto index = [&](int64_t dim) {
+      return apply(op("iota"), std::initializer_list<const Tensor*>{}, {dim, dims(x.sizes())});
+    };
     const Tensor offset = binary(op("sub"), index(x.dim() - 1), index(x.dim() - 2));
     const Tensor keep = binary(lower ? op("le") : op("ge"), offset, s[0]);
     const Tensor zero = constant_like(x, 0);
@@ -368,16 +381,18 @@ Tensor Tensor::detach(Loc loc) const {
 namespace {
 /// `update(scalars)` gives the new contents, in any dtype and any shape that broadcasts.
 template <typename Body>
-Tensor& in_place(const char* name, Loc loc, Tensor& self, const Tensor* other, std::vector<Scalar> scalars, Body&& update) {
+Tensor& in_place(const char* name, Loc loc, Tensor& self, const Tensor* other, std::vector<Scalar> scalars,
+                 Body&& update) {
   require(self, name, loc);
   if (other) require(*other, name, loc);
   const Tensor* operands[] = {&self, other};
   call_many(name, loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
     const Tensor value = update(s);
     KILN_CHECK(is_floating(self.dtype()) || !is_floating(value.dtype()), invalid,
-               "{} ({}): a {} result does not go into {}", name, loc.str(), dtype_name(value.dtype()), self.type_str());
-    KILN_CHECK(broadcast_shapes(self, value, name, loc) == self.sizes(), invalid, "{} ({}): {} does not broadcast into {}",
-               name, loc.str(), value.type_str(), self.type_str());
+               "{} ({}): a {} result does not go into {}", name, loc.str(), dtype_name(value.dtype()),
+               self.type_str());
+    KILN_CHECK(broadcast_shapes(self, value, name, loc) == self.sizes(), invalid,
+               "{} ({}): {} does not broadcast into {}", name, loc.str(), value.type_str(), self.type_str());
     assign(self, expand_to(cast_to(value, self.dtype()), self.sizes()));
     return std::vector<Tensor>{self};
   });
@@ -394,14 +409,17 @@ Tensor& Tensor::add_(const Tensor& other, double alpha, Loc loc) {
   });
 }
 Tensor& Tensor::mul_(const Tensor& other, Loc loc) {
-  return in_place("mul_", loc, *this, &other, {}, [&](const auto&) { return binary(op("mul"), *this, other, loc); });
+  return in_place("mul_", loc, *this, &other, {},
+                  [&](const auto&) { return binary(op("mul"), *this, other, loc); });
 }
 Tensor& Tensor::mul_(double factor, Loc loc) {
-  return in_place("mul_", loc, *this, nullptr, {factor},
-                  [&](const std::vector<Tensor>& s) { return binary(op("mul"), *this, scalar_for(s[0], false, *this)); });
+  return in_place("mul_", loc, *this, nullptr, {factor}, [&](const std::vector<Tensor>& s) {
+    return binary(op("mul"), *this, scalar_for(s[0], false, *this));
+  });
 }
 Tensor& Tensor::fill_(double value, Loc loc) {
-  return in_place("fill_", loc, *this, nullptr, {value}, [&](const std::vector<Tensor>& s) { return cast_to(s[0], dtype()); });
+  return in_place("fill_", loc, *this, nullptr, {value},
+                  [&](const std::vector<Tensor>& s) { return cast_to(s[0], dtype()); });
 }
 Tensor& Tensor::zero_(Loc loc) {
   return in_place("zero_", loc, *this, nullptr, {}, [&](const auto&) { return constant(0, dtype(), {}); });

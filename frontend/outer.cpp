@@ -68,9 +68,10 @@ std::vector<std::pair<ImplPtr, Tensor>> OuterBackward::run(const SavedCall& call
       case StageInput::From::gradient: inputs.push_back(host_of(*gradients[i].impl())); break;
       case StageInput::From::external: {
         const TensorImpl& x = *call.externals[i];
-        KILN_CHECK(x.storage->version == call.versions[i], invalid,
-                   "backward ({}): {} was changed in place after the compiled forward read it (clone it first)",
-                   loc.str(), describe(x));
+        KILN_CHECK(
+            x.storage->version == call.versions[i], invalid,
+            "backward ({}): {} was changed in place after the compiled forward read it (clone it first)",
+            loc.str(), describe(x));
         inputs.push_back(host_of(x));
         break;
       }
@@ -105,7 +106,8 @@ void CallBoundary::attach(TensorImpl& t, int root, SourceLoc loc) {
 
 void CallBoundary::backward(const BoundaryGrads& grads, bool retain_graph, SourceLoc loc) {
   KILN_CHECK(call_, invalid,
-             "backward ({}): the compiled forward was already consumed by a backward (pass retain_graph=true to the first)",
+             "backward ({}): the compiled forward was already consumed by a backward (pass retain_graph=true "
+             "to the first)",
              loc.str());
   const std::shared_ptr<SavedCall> call = call_;
   if (!retain_graph) call_.reset();

@@ -21,11 +21,13 @@ struct SavedCall {
 class OuterBackward {
  public:
   /// `recorder` is the state at the end of the path; `roots` the live slots that can be differentiated.
-  OuterBackward(std::shared_ptr<const Recorder> recorder, std::vector<Slot> roots, const StageOptions& options);
+  OuterBackward(std::shared_ptr<const Recorder> recorder, std::vector<Slot> roots,
+                const StageOptions& options);
 
   const std::vector<Slot>& roots() const { return roots_; }
   /// Runs the backward for the given root gradients. Threads: any.
-  std::vector<std::pair<ImplPtr, Tensor>> run(const SavedCall& call, const BoundaryGrads& grads, SourceLoc loc);
+  std::vector<std::pair<ImplPtr, Tensor>> run(const SavedCall& call, const BoundaryGrads& grads,
+                                              SourceLoc loc);
 
  private:
   struct Variant {

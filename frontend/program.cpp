@@ -39,7 +39,9 @@ class NativeProgram : public Program {
  public:
   NativeProgram(const Graph& g, CompiledProgram compiled, int threads)
       : image_(std::make_shared<LoadedImage>(compiled.image.bytes)),
-        executable_(std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); }, image_),
+        executable_(
+            std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); },
+            image_),
         threads_(threads) {
     for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
     for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
@@ -65,8 +67,8 @@ class NativeProgram : public Program {
   std::vector<bool> scalar_, in_place_;
 };
 
-std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides, const StageOptions& options,
-                                      BuildRecord& record) {
+std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides,
+                                      const StageOptions& options, BuildRecord& record) {
   std::vector<ExternalLayout> layouts;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     if (g.inputs[i].kind == InputKind::scalar) continue;
@@ -85,8 +87,8 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
 
 }  // namespace
 
-std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides, const StageOptions& options,
-                                       BuildRecord& record) {
+std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
+                                       const StageOptions& options, BuildRecord& record) {
   verify(g);
   Graph optimised = optimize(g);
   record.nodes += static_cast<int>(optimised.nodes.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording: what a cursor does from the first event that no recorded path has. Appends to the path's graph and
-// collects the new events; nothing is visible to other cursors before attach().
+// Recording: what a cursor does from the first event that no recorded path has. Appends to the path's graph
+// and collects the new events; nothing is visible to other cursors before attach().
 #include <algorithm>
 
 #include "frontend/cursor.h"
@@ -47,7 +47,8 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
     reason_ = divergence(what, loc);
     std::lock_guard lock(trie_.mutex);
     KILN_CHECK(static_cast<int>(trie_.builds.size()) < trie_.options.max_builds, invalid,
-               "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep the branch on the host out "
+               "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep the branch on "
+               "the host out "
                "of the callable, capture both sides with cond, or raise max_builds)",
                trie_.options.name, trie_.builds.size(), reason_);
   }
@@ -92,9 +93,10 @@ Slot Cursor::bind_operand(Event& e, const Tensor& t, int operand) {
   const ImplPtr& impl = t.impl();
   const Slot known = slot_of(*impl);
   if (known != kUnbound) return known;
-  KILN_CHECK(!impl->dropped.known(), invalid, "dropped: the tensor made at {} was lost when the compiled callable threw",
-             impl->dropped.str());
-  KILN_CHECK(impl->storage, invalid, "{} ({}): a pending tensor of another trace is used here", e.name, e.loc.str());
+  KILN_CHECK(!impl->dropped.known(), invalid,
+             "dropped: the tensor made at {} was lost when the compiled callable threw", impl->dropped.str());
+  KILN_CHECK(impl->storage, invalid, "{} ({}): a pending tensor of another trace is used here", e.name,
+             e.loc.str());
   Binding b{kAbsent, operand, meta_of(*impl)};
   SlotInfo info;
   info.type = impl->type();
@@ -158,7 +160,8 @@ Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
   bool grad = false;
   for (const Tensor* t : in) {
     const Slot s = slot_of(*t->impl());
-    KILN_ASSERT(s != kUnbound, "{}: operand {} is not an operand of the open event", def(o).name, describe(*t->impl()));
+    KILN_ASSERT(s != kUnbound, "{}: operand {} is not an operand of the open event", def(o).name,
+                describe(*t->impl()));
     values.push_back(recorder_->read(s, from));
     grad = grad || recorder_->wants_grad(values.back());
   }
@@ -197,7 +200,8 @@ void Cursor::assign(const Tensor& target, const Tensor& value) {
   const Value source = recorder_->read(slot_of(*value.impl()), from);
   const bool grad = recorder_->wants_grad(source) && state().grad_enabled;
   // A value of its own, so that marking it says nothing about the source.
-  const Value v = recorder_->graph.add_node(op("reshape"), {&source, 1}, {recorder_->graph.type(source).shape}, from);
+  const Value v =
+      recorder_->graph.add_node(op("reshape"), {&source, 1}, {recorder_->graph.type(source).shape}, from);
   const bool leaf = recorder_->slots[s].leaf && recorder_->slots[s].requires_grad;
   recorder_->mark_grad(v, grad || leaf);
   if (leaf) recorder_->leaf_values[v.id] = s;

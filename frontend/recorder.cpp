@@ -41,7 +41,8 @@ Value scatter_view(GraphBuilder& b, Op o, const Attrs& attrs, Value before, Valu
     return b.emit(op("where"), {mask, pad(update), before});
   }
   throw Error(ErrorKind::unsupported,
-              fmt::format("in-place write through a view made by {}: its elements overlap (write to a copy)", def(o).name));
+              fmt::format("in-place write through a view made by {}: its elements overlap (write to a copy)",
+                          def(o).name));
 }
 
 Value backward_view(GraphBuilder& b, Value base, const Chain& chain, size_t from, Value update) {

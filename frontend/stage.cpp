@@ -14,8 +14,10 @@ namespace {
 /// Copies the nodes that `wanted` needs, in order, stopping at values that memory already holds.
 class Extractor {
  public:
-  Extractor(const Recorder& r, std::span<const Value> gradients) : r_(r), map_(static_cast<size_t>(r.graph.value_count())) {
-    for (size_t i = 0; i < r.external_inputs.size(); ++i) external_of_[r.external_inputs[i].id] = static_cast<int>(i);
+  Extractor(const Recorder& r, std::span<const Value> gradients)
+      : r_(r), map_(static_cast<size_t>(r.graph.value_count())) {
+    for (size_t i = 0; i < r.external_inputs.size(); ++i)
+      external_of_[r.external_inputs[i].id] = static_cast<int>(i);
     for (size_t i = 0; i < r.scalars.size(); ++i) scalar_of_[r.scalars[i].id] = static_cast<int>(i);
     for (size_t i = 0; i < gradients.size(); ++i) gradient_of_[gradients[i].id] = static_cast<int>(i);
     for (const auto& [value, external] : r.in_memory) overwritten_.insert(external);
@@ -64,9 +66,10 @@ class Extractor {
       in = {StageInput::From::gradient, g->second};
     } else {
       const int external = external_of_.at(v.id);
-      KILN_CHECK(!overwritten_.count(external), unsupported,
-                 "backward: needs the value that {} had before it was changed in place (detach or clone it before)",
-                 r_.graph.type(v).str());
+      KILN_CHECK(
+          !overwritten_.count(external), unsupported,
+          "backward: needs the value that {} had before it was changed in place (detach or clone it before)",
+          r_.graph.type(v).str());
       in = {StageInput::From::external, external};
       for (const GraphInput& g : r_.graph.inputs) {
         if (!(g.value == v)) continue;
@@ -119,7 +122,8 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
     if (leaf != r.leaf_values.end()) slot = leaf->second;
     else if (external != r.external_inputs.end()) slot = r.externals[external - r.external_inputs.begin()];
     if (slot == kAbsent) continue;
-    const auto known = std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
+    const auto known =
+        std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
     if (known == out.leaf_grads.end()) out.leaf_grads.emplace_back(slot, g);
     else known->second = b.emit(op("add"), {known->second, g});
   }

@@ -15,10 +15,10 @@ namespace kiln::detail {
 
 /// How stages are built: what CompileOptions says.
 struct StageOptions {
-  bool reference = false;     ///< interpret instead of compiling
+  bool reference = false;  ///< interpret instead of compiling
   bool full_graph = false;
   bool check_numerics = false;
-  bool check = false;         ///< compare compiled with reference op by op
+  bool check = false;  ///< compare compiled with reference op by op
   int max_builds = 16;
   int threads = 0;
   bool frozen = false;
@@ -34,9 +34,9 @@ struct StageInput {
 };
 /// Where a stage output goes.
 struct StageOutput {
-  int external = -1;          ///< written in place into this external, or
-  int carried = -1;           ///< memory of this carried buffer
-  Slot slot = kAbsent;        ///< the slot whose handle may offer its former memory (with carried)
+  int external = -1;    ///< written in place into this external, or
+  int carried = -1;     ///< memory of this carried buffer
+  Slot slot = kAbsent;  ///< the slot whose handle may offer its former memory (with carried)
   DType dtype = DType::f32;
   Sizes shape;
 };
@@ -82,9 +82,9 @@ Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<co
 /// The speculated backward of live results: the path's graph with the derivative of `roots` appended.
 struct OuterGraph {
   Graph graph;
-  std::vector<Value> grad_inputs;                   ///< gradient of each root
-  std::vector<std::pair<Slot, Value>> leaf_grads;   ///< external slots that receive a gradient
-  std::vector<Value> saved;                         ///< values of the path that the backward reads
+  std::vector<Value> grad_inputs;                  ///< gradient of each root
+  std::vector<std::pair<Slot, Value>> leaf_grads;  ///< external slots that receive a gradient
+  std::vector<Value> saved;                        ///< values of the path that the backward reads
 };
 OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots);
 

@@ -37,7 +37,6 @@ Scope::Scope(const char* name, SourceLoc loc, bool module) {
 }
 Scope::~Scope() { state().scopes.pop_back(); }
 
-
 SuspendTrace::SuspendTrace() : saved_(state().cursor) { state().cursor = nullptr; }
 SuspendTrace::~SuspendTrace() { state().cursor = saved_; }
 

@@ -33,17 +33,19 @@ int64_t count_of(const Sizes& sizes, const char* what, Loc loc) {
 
 Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc) {
   const int64_t n = count_of(sizes, "from_span", loc);
-  KILN_CHECK(static_cast<size_t>(n) == count, invalid, "from_span ({}): got {} values for sizes [{}], expected {}",
-             loc.str(), count, fmt::join(sizes, ","), n);
+  KILN_CHECK(static_cast<size_t>(n) == count, invalid,
+             "from_span ({}): got {} values for sizes [{}], expected {}", loc.str(), count,
+             fmt::join(sizes, ","), n);
   const ImplPtr t = detail::make_impl(dtype, std::move(sizes));
   if (count > 0) std::memcpy(t->storage->data, data, count * dtype_size(dtype));
   return Tensor(t);
 }
 
-Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides, std::function<void(void*)> deleter) {
+Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides,
+                         std::function<void(void*)> deleter) {
   count_of(sizes, "from_blob", {});
-  KILN_CHECK(strides.empty() || strides.size() == sizes.size(), invalid, "from_blob: got {} strides for {} sizes",
-             strides.size(), sizes.size());
+  KILN_CHECK(strides.empty() || strides.size() == sizes.size(), invalid,
+             "from_blob: got {} strides for {} sizes", strides.size(), sizes.size());
   auto t = std::make_shared<TensorImpl>();
   t->dtype = dtype;
   t->strides = strides.empty() ? contiguous_strides(sizes) : std::move(strides);
@@ -71,7 +73,8 @@ int64_t Tensor::dim() const { return static_cast<int64_t>(sizes().size()); }
 int64_t Tensor::size(int64_t dim, Loc loc) const {
   const Sizes& s = checked(*this, "size", loc).shape;
   const auto rank = static_cast<int64_t>(s.size());
-  KILN_CHECK(dim >= -rank && dim < rank, invalid, "size ({}): dim {} is out of range for {}", loc.str(), dim, type_str());
+  KILN_CHECK(dim >= -rank && dim < rank, invalid, "size ({}): dim {} is out of range for {}", loc.str(), dim,
+             type_str());
   return s[static_cast<size_t>(dim < 0 ? dim + rank : dim)];
 }
 
@@ -106,14 +109,16 @@ double Tensor::item_double(Loc loc) const {
   const TensorRef r = impl_->ref();
   return dispatch(r.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return static_cast<double>(static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(*static_cast<T*>(r.data)));
+    return static_cast<double>(
+        static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(*static_cast<T*>(r.data)));
   });
 }
 
 void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
   checked(*this, "to_vector", loc);
-  KILN_CHECK(dtype == impl_->dtype, invalid, "to_vector ({}): asked for {}, the tensor is {} (cast it with to())",
-             loc.str(), dtype_name(dtype), type_str());
+  KILN_CHECK(dtype == impl_->dtype, invalid,
+             "to_vector ({}): asked for {}, the tensor is {} (cast it with to())", loc.str(),
+             dtype_name(dtype), type_str());
   detail::materialise(*impl_, "to_vector", loc);
   copy_elements(impl_->ref(), {dtype, out, impl_->shape, contiguous_strides(impl_->shape)});
 }
@@ -136,16 +141,17 @@ Tensor Tensor::grad() const { return Tensor(checked(*this, "grad", {}).grad); }
 void Tensor::set_grad(const Tensor& g, Loc loc) {
   checked(*this, "set_grad", loc);
   if (g.defined())
-    KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype(), invalid, "set_grad ({}): got {}, expected {}", loc.str(),
-               g.type_str(), type_str());
+    KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype(), invalid, "set_grad ({}): got {}, expected {}",
+               loc.str(), g.type_str(), type_str());
   impl_->grad = g.impl_;
 }
 
 Tensor& Tensor::requires_grad_(bool on, Loc loc) {
   checked(*this, "requires_grad_", loc);
-  KILN_CHECK(!on || is_floating(impl_->dtype), invalid, "requires_grad_ ({}): only floating tensors have gradients, got {}",
-             loc.str(), type_str());
-  KILN_CHECK(impl_->is_leaf, invalid, "requires_grad_ ({}): {} is not a leaf (use detach())", loc.str(), type_str());
+  KILN_CHECK(!on || is_floating(impl_->dtype), invalid,
+             "requires_grad_ ({}): only floating tensors have gradients, got {}", loc.str(), type_str());
+  KILN_CHECK(impl_->is_leaf, invalid, "requires_grad_ ({}): {} is not a leaf (use detach())", loc.str(),
+             type_str());
   if (detail::Cursor* c = detail::state().cursor; c && impl_->cursor_call != 0) c->set_leaf(*this, on, loc);
   else impl_->requires_grad = on;
   return *this;
@@ -158,7 +164,8 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
   KILN_CHECK(gradient.defined() || numel() == 1, invalid,
              "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), type_str());
   KILN_CHECK(!gradient.defined() || (gradient.sizes() == sizes() && gradient.dtype() == dtype()), invalid,
-             "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(), type_str());
+             "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(),
+             type_str());
   detail::Cursor* c = detail::state().cursor;
   if (c && c->owns(*impl_)) return c->backward(*this, gradient, retain_graph, loc);
   detail::SuspendTrace eager;
@@ -167,7 +174,8 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc) {
   checked(*this, "register_hook", loc);
-  KILN_CHECK(impl_->requires_grad, invalid, "register_hook ({}): {} does not require grad", loc.str(), type_str());
+  KILN_CHECK(impl_->requires_grad, invalid, "register_hook ({}): {} does not require grad", loc.str(),
+             type_str());
   if (detail::Cursor* c = detail::state().cursor) c->note_hook(*this, loc);
   static std::atomic<uint64_t> next_id{1};
   const uint64_t id = next_id++;
@@ -175,7 +183,8 @@ HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc 
   if (impl_->grad_fn) impl_->grad_fn->hooks = impl_->hooks;
   impl_->hooks->push_back({id, std::move(hook)});
   return HookHandle([list = std::weak_ptr(impl_->hooks), id] {
-    if (const auto hooks = list.lock()) std::erase_if(*hooks, [id](const detail::HookEntry& h) { return h.id == id; });
+    if (const auto hooks = list.lock())
+      std::erase_if(*hooks, [id](const detail::HookEntry& h) { return h.id == id; });
   });
 }
 

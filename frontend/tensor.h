@@ -37,7 +37,8 @@ struct TensorOptions {
 class HookHandle {
  public:
   HookHandle() = default;
-  explicit HookHandle(std::function<void()> remove) : remove_(std::make_shared<std::function<void()>>(std::move(remove))) {}
+  explicit HookHandle(std::function<void()> remove)
+      : remove_(std::make_shared<std::function<void()>>(std::move(remove))) {}
   /// Idempotent.
   void remove();
 
@@ -117,7 +118,8 @@ class Tensor {
   Tensor grad() const;
   void set_grad(const Tensor& g, Loc loc = Loc::current());
   /// Accumulates gradients of this scalar (or with `gradient` of the same shape) into the leaves' grad().
-  /// Throws: invalid (not a scalar; does not require grad; graph already consumed), unsupported (op without derivative).
+  /// Throws: invalid (not a scalar; does not require grad; graph already consumed), unsupported (op without
+  /// derivative).
   void backward(const Tensor& gradient = {}, bool retain_graph = false, Loc loc = Loc::current()) const;
   /// Calls `hook` with the gradient of this tensor during backward; a defined result replaces it.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc = Loc::current());
@@ -160,20 +162,19 @@ struct Scalar {
   bool is_int = false;
   double d = 0;
   int64_t i = 0;
-  Scalar(double v) : d(v) {}                                     // NOLINT
-  Scalar(float v) : d(v) {}                                      // NOLINT
-  Scalar(int v) : is_int(true), d(v), i(v) {}                    // NOLINT
+  Scalar(double v) : d(v) {}                                            // NOLINT
+  Scalar(float v) : d(v) {}                                             // NOLINT
+  Scalar(int v) : is_int(true), d(v), i(v) {}                           // NOLINT
   Scalar(int64_t v) : is_int(true), d(static_cast<double>(v)), i(v) {}  // NOLINT
-  Scalar(bool v) : is_int(true), d(v), i(v) {}                   // NOLINT
+  Scalar(bool v) : is_int(true), d(v), i(v) {}                          // NOLINT
   double as_double() const { return is_int ? static_cast<double>(i) : d; }
 };
 
 /// An operand of an operator: a tensor or a number, with the line it stands on.
 struct TensorArg {
-  TensorArg(const Tensor& t, Loc l = Loc::current()) : tensor(&t), loc(l) {}          // NOLINT
+  TensorArg(const Tensor& t, Loc l = Loc::current()) : tensor(&t), loc(l) {}  // NOLINT
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  TensorArg(T v, Loc l = Loc::current()) : scalar(v), loc(l) {}  // NOLINT
+  requires std::is_arithmetic_v<T> TensorArg(T v, Loc l = Loc::current()) : scalar(v), loc(l) {}  // NOLINT
   const Tensor* tensor = nullptr;
   Scalar scalar{0.0};
   Loc loc;
@@ -204,7 +205,8 @@ using no_grad = NoGrad;
 /// Whether ops on this thread are recorded for backward.
 bool grad_enabled();
 
-/// Seeds the default generator and resets its offset. Every random op takes the next offset, in program order.
+/// Seeds the default generator and resets its offset. Every random op takes the next offset, in program
+/// order.
 void manual_seed(uint64_t seed);
 /// State of the default generator, for checkpoints.
 struct GeneratorState {

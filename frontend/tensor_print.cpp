@@ -8,7 +8,7 @@
 namespace kiln {
 
 namespace {
-constexpr int64_t kEdge = 3;       // elements shown at each end of a long dim
+constexpr int64_t kEdge = 3;  // elements shown at each end of a long dim
 constexpr int64_t kLongTensor = 1000;
 
 std::string element_text(double v, DType t) {
@@ -16,7 +16,8 @@ std::string element_text(double v, DType t) {
   return is_floating(t) ? fmt::format("{:.4f}", v) : fmt::format("{}", static_cast<int64_t>(v));
 }
 
-std::string nested(const std::vector<double>& v, const Sizes& sizes, DType t, size_t dim, int64_t offset, bool shorten) {
+std::string nested(const std::vector<double>& v, const Sizes& sizes, DType t, size_t dim, int64_t offset,
+                   bool shorten) {
   if (dim == sizes.size()) return element_text(v[static_cast<size_t>(offset)], t);
   int64_t stride = 1;
   for (size_t d = dim + 1; d < sizes.size(); ++d) stride *= sizes[d];

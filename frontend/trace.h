@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trie of traces. An Event is one thing the callable did to tensors; a path from the root to an `end` event
-// is one trace. Events are immutable once attached to the trie, so cursors on several threads may follow at once;
-// only the trie's primary cursor touches the reusable handles.
+// The trie of traces. An Event is one thing the callable did to tensors; a path from the root to an `end`
+// event is one trace. Events are immutable once attached to the trie, so cursors on several threads may
+// follow at once; only the trie's primary cursor touches the reusable handles.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ struct ExternalMeta {
   Sizes shape, strides;
   bool requires_grad = false, is_leaf = true;
   uint32_t hooks = 0;
-  Slot alias_of = kAbsent;    ///< earliest external slot with the same storage
-  int64_t alias_offset = 0;   ///< this offset minus that one's, in elements
+  Slot alias_of = kAbsent;   ///< earliest external slot with the same storage
+  int64_t alias_offset = 0;  ///< this offset minus that one's, in elements
   bool operator==(const ExternalMeta&) const = default;
 };
 
@@ -54,9 +54,9 @@ enum class EventKind : uint8_t {
 
 /// A result of an event: a new handle, or one of its operands returned again.
 struct EventResult {
-  int operand = -1;     ///< >= 0: the operand itself
-  ImplPtr prototype;    ///< metadata of a new handle; immutable, never handed out
-  ImplPtr handle;       ///< reusable handle; touched by the primary cursor alone
+  int operand = -1;   ///< >= 0: the operand itself
+  ImplPtr prototype;  ///< metadata of a new handle; immutable, never handed out
+  ImplPtr handle;     ///< reusable handle; touched by the primary cursor alone
 };
 
 struct Event {
@@ -64,14 +64,14 @@ struct Event {
   const char* name = "";
   SourceLoc loc;
   bool grad_enabled = true;
-  uint32_t scalar_kinds = 0;        ///< bit i: scalar i is an integer
+  uint32_t scalar_kinds = 0;  ///< bit i: scalar i is an integer
   uint32_t scalar_count = 0;
   std::vector<Slot> operands;
   std::vector<int64_t> ints;
   std::vector<Binding> bindings;
   std::vector<EventResult> results;
-  std::vector<Slot> live;           ///< host_read and end: slots that somebody else holds
-  std::shared_ptr<Stage> stage;     ///< host_read and end
+  std::vector<Slot> live;                    ///< host_read and end: slots that somebody else holds
+  std::shared_ptr<Stage> stage;              ///< host_read and end
   std::shared_ptr<const Recorder> recorder;  ///< state of the path just after this event; host_read and end
 
   // Marks for rolling a recorder back to just after this event.
@@ -80,19 +80,19 @@ struct Event {
 
   Event* parent = nullptr;
   std::atomic<Event*> first_child{nullptr};
-  Event* next_sibling = nullptr;    ///< set before attaching
+  Event* next_sibling = nullptr;  ///< set before attaching
 };
 
 /// What is known of one slot (a tensor handle of the path) at the current point.
 struct SlotInfo {
-  Value value;                      ///< its current contents
+  Value value;  ///< its current contents
   Type type;
   bool leaf = false, requires_grad = false;
-  int external = -1;                ///< index of the external, or -1
-  bool written = false;             ///< external whose contents changed
-  Slot base = kAbsent;              ///< views: the slot whose memory this one shows
+  int external = -1;                        ///< index of the external, or -1
+  bool written = false;                     ///< external whose contents changed
+  Slot base = kAbsent;                      ///< views: the slot whose memory this one shows
   std::vector<std::pair<Op, Attrs>> chain;  ///< view ops from the base
-  uint32_t version = 0;             ///< bases: writes so far; views: base version `value` was derived from
+  uint32_t version = 0;  ///< bases: writes so far; views: base version `value` was derived from
 };
 
 /// The state of a path being recorded. Copyable, and can be rolled back to any event of the path.

@@ -26,7 +26,8 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias) {
 }
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias, caller_loc()); }
 
-LayerNorm::LayerNorm(Sizes shape, double eps, bool affine, bool with_bias) : shape_(std::move(shape)), eps_(eps) {
+LayerNorm::LayerNorm(Sizes shape, double eps, bool affine, bool with_bias)
+    : shape_(std::move(shape)), eps_(eps) {
   if (affine) weight = ones(shape_);
   if (affine && with_bias) bias = zeros(shape_);
   register_parameter("weight", weight);

@@ -21,7 +21,8 @@ class Linear : public Module {
 /// Source: torch.nn.LayerNorm.
 class LayerNorm : public Module {
  public:
-  explicit LayerNorm(Sizes normalized_shape, double eps = 1e-5, bool elementwise_affine = true, bool bias = true);
+  explicit LayerNorm(Sizes normalized_shape, double eps = 1e-5, bool elementwise_affine = true,
+                     bool bias = true);
   explicit LayerNorm(int64_t size, double eps = 1e-5) : LayerNorm(Sizes{size}, eps) {}
   Tensor forward(const Tensor& x) override;
   Tensor weight, bias;

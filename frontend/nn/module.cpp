@@ -23,10 +23,13 @@ HookHandle add_hook(const std::shared_ptr<Map>& map, F hook) {
 }
 
 [[noreturn]] void no_forward(size_t operands) {
-  throw Error(ErrorKind::unsupported, fmt::format("forward: this module has none with {} operand(s)", operands));
+  throw Error(ErrorKind::unsupported,
+              fmt::format("forward: this module has none with {} operand(s)", operands));
 }
 
-std::string join(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
 }  // namespace
 
 Tensor Module::forward(const Tensor&) { no_forward(1); }
@@ -83,14 +86,17 @@ NamedTensors Module::named_buffers(bool recurse) const {
   visit("", [&](const std::string& prefix, const Module& m) {
     if (!recurse && &m != this) return;
     for (const auto& [name, b] : m.buffers_)
-      if (b.tensor->defined() && seen.insert(b.tensor->impl().get()).second) out.emplace_back(join(prefix, name), *b.tensor);
+      if (b.tensor->defined() && seen.insert(b.tensor->impl().get()).second)
+        out.emplace_back(join(prefix, name), *b.tensor);
   });
   return out;
 }
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   std::vector<std::pair<std::string, Module*>> out;
-  visit("", [&](const std::string& prefix, const Module& m) { out.emplace_back(prefix, const_cast<Module*>(&m)); });
+  visit("", [&](const std::string& prefix, const Module& m) {
+    out.emplace_back(prefix, const_cast<Module*>(&m));
+  });
   return out;
 }
 
@@ -178,7 +184,8 @@ void Module::register_buffer(std::string name, Tensor& tensor, bool persistent) 
 }
 
 void Module::register_module(std::string name, Module& module) {
-  KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "register_module: bad name '{}'", name);
+  KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "register_module: bad name '{}'",
+             name);
   module.name_ = name;
   module.visit(name, [&](const std::string& prefix, const Module& m) {
     const_cast<Module&>(m).path_ = prefix;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module: a tree of parameters, buffers and submodules with PyTorch's names, modes and hooks. Modules are members
-// of their parents and register themselves by reference, so they are neither copied nor moved.
+// Module: a tree of parameters, buffers and submodules with PyTorch's names, modes and hooks. Modules are
+// members of their parents and register themselves by reference, so they are neither copied nor moved.
 #pragma once
 
 #include <functional>

@@ -48,17 +48,20 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
   std::vector<std::pair<std::string, Tensor>> out;
   out.emplace_back("step", Tensor::from_vector<double>({static_cast<double>(step_count_)}, {}));
   for (size_t i = 0; i < state_.size(); ++i)
-    for (size_t k = 0; k < state_names_.size(); ++k) out.emplace_back(fmt::format("{}.{}", i, state_names_[k]), state_[i][k]);
+    for (size_t k = 0; k < state_names_.size(); ++k)
+      out.emplace_back(fmt::format("{}.{}", i, state_names_[k]), state_[i][k]);
   return out;
 }
 
 void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& given) {
   NoGrad guard;
   for (auto& [name, own] : state_dict()) {
-    const auto it = std::find_if(given.begin(), given.end(), [&, n = name](const auto& p) { return p.first == n; });
+    const auto it =
+        std::find_if(given.begin(), given.end(), [&, n = name](const auto& p) { return p.first == n; });
     KILN_CHECK(it != given.end(), invalid, "Optimizer::load_state_dict: missing {} {}", name, own.type_str());
     KILN_CHECK(it->second.sizes() == own.sizes() && it->second.dtype() == own.dtype(), invalid,
-               "Optimizer::load_state_dict: {}: got {}, expected {}", name, it->second.type_str(), own.type_str());
+               "Optimizer::load_state_dict: {}: got {}, expected {}", name, it->second.type_str(),
+               own.type_str());
     if (name == "step") step_count_ = static_cast<int64_t>(it->second.item<double>());
     else own.copy_(it->second);
   }
@@ -72,8 +75,8 @@ Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); 
 
 /// The event of a step: operands are, per active parameter, itself, its gradient and its state.
 template <typename Update>
-void step_event(const char* name, Loc loc, const std::vector<std::vector<Tensor>>& rows, std::span<const int64_t> ints,
-                std::span<const Scalar> scalars, Update&& update) {
+void step_event(const char* name, Loc loc, const std::vector<std::vector<Tensor>>& rows,
+                std::span<const int64_t> ints, std::span<const Scalar> scalars, Update&& update) {
   if (rows.empty()) return;
   NoGrad guard;
   std::vector<const Tensor*> operands;
@@ -104,27 +107,31 @@ void SGD::step(Loc loc) {
     rows.push_back({params_[i], params_[i].grad()});
     if (!state_names_.empty()) rows.back().push_back(state(i, 0));
   }
-  const Scalar scalars[] = {lr, options.weight_decay, options.momentum, 1 - options.dampening, step_count_ == 1 ? 1.0 : 0.0};
+  const Scalar scalars[] = {lr, options.weight_decay, options.momentum, 1 - options.dampening,
+                            step_count_ == 1 ? 1.0 : 0.0};
   const int64_t ints[] = {options.nesterov, options.weight_decay != 0};
-  step_event("SGD.step", loc, rows, ints, scalars, [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
-    const Tensor& p = row[0];
-    Tensor g = options.weight_decay != 0 ? add2(row[1], mul2(p, s[1])) : row[1];
-    if (row.size() == 3) {
-      // The first step stores the gradient itself; which step it is, is a run-time value.
-      const Tensor zero = constant_like(p, 0), first = binary(op("ne"), expand_to(s[4], p.sizes()), zero);
-      const Tensor later = add2(mul2(row[2], s[2]), mul2(g, s[3])), now = g;
-      const Tensor buffer = apply(op("where"), {&first, &now, &later});
-      assign(row[2], buffer);
-      g = options.nesterov ? add2(g, mul2(buffer, s[2])) : buffer;
-    }
-    assign(p, sub2(p, mul2(g, s[0])));
-  });
+  step_event("SGD.step", loc, rows, ints, scalars,
+             [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
+               const Tensor& p = row[0];
+               Tensor g = options.weight_decay != 0 ? add2(row[1], mul2(p, s[1])) : row[1];
+               if (row.size() == 3) {
+                 // The first step stores the gradient itself; which step it is, is a run-time value.
+                 const Tensor zero = constant_like(p, 0),
+                              first = binary(op("ne"), expand_to(s[4], p.sizes()), zero);
+                 const Tensor later = add2(mul2(row[2], s[2]), mul2(g, s[3])), now = g;
+                 const Tensor buffer = apply(op("where"), {&first, &now, &later});
+                 assign(row[2], buffer);
+                 g = options.nesterov ? add2(g, mul2(buffer, s[2])) : buffer;
+               }
+               assign(p, sub2(p, mul2(g, s[0])));
+             });
 }
 
 AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std::move(params)), options(o) {
   lr = o.lr;
   KILN_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1 && o.eps >= 0, invalid,
-             "AdamW: got betas {} {} and eps {}, expected betas in [0, 1) and eps >= 0", o.beta1, o.beta2, o.eps);
+             "AdamW: got betas {} {} and eps {}, expected betas in [0, 1) and eps >= 0", o.beta1, o.beta2,
+             o.eps);
   make_state({"exp_avg", "exp_avg_sq"});
 }
 
@@ -134,18 +141,20 @@ void AdamW::step(Loc loc) {
   for (size_t i : active()) rows.push_back({params_[i], params_[i].grad(), state(i, 0), state(i, 1)});
   const auto t = static_cast<double>(step_count_);
   const double correction1 = 1 - std::pow(options.beta1, t), correction2 = 1 - std::pow(options.beta2, t);
-  const Scalar scalars[] = {1 - lr * options.weight_decay, 1 - options.beta1, options.beta2, 1 - options.beta2,
-                            std::sqrt(correction2), options.eps, lr / correction1};
-  step_event("AdamW.step", loc, rows, {}, scalars, [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
-    const Tensor &p = row[0], &g = row[1], &m = row[2], &v = row[3];
-    const Tensor m1 = add2(m, mul2(sub2(g, m), s[1]));
-    const Tensor v1 = add2(mul2(v, s[2]), mul2(mul2(g, g), s[3]));
-    const Tensor denominator = add2(div2(unary(op("sqrt"), v1), s[4]), s[5]);
-    const Tensor p1 = sub2(mul2(p, s[0]), mul2(s[6], div2(m1, denominator)));
-    assign(m, m1);
-    assign(v, v1);
-    assign(p, p1);
-  });
+  const Scalar scalars[] = {
+      1 - lr * options.weight_decay, 1 - options.beta1, options.beta2,   1 - options.beta2,
+      std::sqrt(correction2),        options.eps,       lr / correction1};
+  step_event("AdamW.step", loc, rows, {}, scalars,
+             [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
+               const Tensor &p = row[0], &g = row[1], &m = row[2], &v = row[3];
+               const Tensor m1 = add2(m, mul2(sub2(g, m), s[1]));
+               const Tensor v1 = add2(mul2(v, s[2]), mul2(mul2(g, g), s[3]));
+               const Tensor denominator = add2(div2(unary(op("sqrt"), v1), s[4]), s[5]);
+               const Tensor p1 = sub2(mul2(p, s[0]), mul2(s[6], div2(m1, denominator)));
+               assign(m, m1);
+               assign(v, v1);
+               assign(p, p1);
+             });
 }
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, Loc loc) {
@@ -160,7 +169,8 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, Loc l
   return call_many("clip_grad_norm_", loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
     Tensor total;
     for (const Tensor& g : grads) {
-      const Tensor part = reduce(op("sum"), binary(op("mul"), g, g), wrap_dims({}, g.dim(), "clip_grad_norm_", loc), false);
+      const Tensor part =
+          reduce(op("sum"), binary(op("mul"), g, g), wrap_dims({}, g.dim(), "clip_grad_norm_", loc), false);
       total = total.defined() ? add2(total, part) : part;
     }
     const Tensor norm = unary(op("sqrt"), total), limit = cast_to(s[0], norm.dtype());

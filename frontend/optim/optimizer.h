@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers with torch.optim's arguments. A step is one event of a compiled callable: all hyper-parameters are
-// run-time values, and all parameters of a group are updated by a few fused kernels.
+// Optimizers with torch.optim's arguments. A step is one event of a compiled callable: all hyper-parameters
+// are run-time values, and all parameters of a group are updated by a few fused kernels.
 #pragma once
 
 #include <string>

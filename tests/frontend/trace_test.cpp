@@ -101,20 +101,24 @@ TEST_P(Trace, OutputsStayValidAfterTheNextCall) {
 }
 
 TEST_P(Trace, BranchOnItemRunsThePrefixOnce) {
-  auto fn = compile([](const Tensor& x) {
-    const Tensor y = x * 2.0;
-    return y.item() > 0 ? y + 1.0 : y - 1.0;
-  }, options());
+  auto fn = compile(
+      [](const Tensor& x) {
+        const Tensor y = x * 2.0;
+        return y.item() > 0 ? y + 1.0 : y - 1.0;
+      },
+      options());
   for (float v : {1.0f, -1.0f, 2.0f, -3.0f})
     EXPECT_FLOAT_EQ(fn(vec({v})).item<float>(), 2 * v + (v > 0 ? 1 : -1));
   EXPECT_EQ(fn.stats().builds.size(), 2u);
 }
 
 TEST_P(Trace, SameTensorTwiceThenDifferentOnes) {
-  auto fn = compile([](const Tensor& a, const Tensor& b) {
-    Tensor loss = sum(a * 2.0) + sum(b * 3.0);
-    loss.backward();
-  }, options());
+  auto fn = compile(
+      [](const Tensor& a, const Tensor& b) {
+        Tensor loss = sum(a * 2.0) + sum(b * 3.0);
+        loss.backward();
+      },
+      options());
   Tensor a = vec({1, 1}, true);
   fn(a, a);
   EXPECT_EQ(values(a.grad()), (std::vector<float>{5, 5}));
@@ -128,13 +132,15 @@ TEST_P(Trace, AccumulationBuildsOncePerPath) {
   for (const int k : {2, 3, 5}) {
     Tensor w = vec({0.5f, 1}, true);
     int micro = 0;
-    auto step = compile([&](const Tensor& x) {
-      if (micro == 0) w.set_grad({});
-      Tensor loss = sum(w * x);
-      loss.backward();
-      if (micro == k - 1) sgd_step({w}, 0.5);
-      return loss;
-    }, options());
+    auto step = compile(
+        [&](const Tensor& x) {
+          if (micro == 0) w.set_grad({});
+          Tensor loss = sum(w * x);
+          loss.backward();
+          if (micro == k - 1) sgd_step({w}, 0.5);
+          return loss;
+        },
+        options());
     for (int i = 0; i < 4 * k; ++i) {
       micro = i % k;
       step(vec({1, 2}));
@@ -157,7 +163,8 @@ TEST_P(Trace, InPlaceWritesReachViewsAndArguments) {
   const Tensor x = vec({1, 2, 3, 4}).view({2, 2});
   for (int i = 0; i < 2; ++i) {
     const auto e = fn(x), c = compiled(x);
-    for (size_t k = 0; k < e.size(); ++k) EXPECT_EQ(values(e[k].reshape({-1})), values(c[k].reshape({-1}))) << k;
+    for (size_t k = 0; k < e.size(); ++k)
+      EXPECT_EQ(values(e[k].reshape({-1})), values(c[k].reshape({-1}))) << k;
   }
   EXPECT_EQ(compiled.stats().builds.size(), 1u);
   auto touch = compile([](Tensor t) { t.add_(ones({2})); }, options());
@@ -170,17 +177,20 @@ TEST_P(Trace, InPlaceWritesReachViewsAndArguments) {
 TEST_P(Trace, ExceptionDropsWhatIsPending) {
   Tensor kept;
   bool fail = true;
-  auto fn = compile([&](const Tensor& x) {
-    kept = x * 2.0;
-    if (fail) throw std::runtime_error("user");
-    return kept + 1.0;
-  }, options());
+  auto fn = compile(
+      [&](const Tensor& x) {
+        kept = x * 2.0;
+        if (fail) throw std::runtime_error("user");
+        return kept + 1.0;
+      },
+      options());
   EXPECT_THROW(fn(vec({1})), std::runtime_error);
   try {
     kept.item();
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("dropped: the tensor made at trace_test.cpp:"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("dropped: the tensor made at trace_test.cpp:"), std::string::npos)
+        << e.what();
   }
   fail = false;
   EXPECT_EQ(fn(vec({1})).item<float>(), 3);
@@ -235,11 +245,13 @@ TEST_P(Trace, BackwardOutsideTheCallable) {
 
 TEST_P(Trace, FrozenAndSwappedParametersAreSeen) {
   Tensor w = vec({1}, true), v = vec({2}, true);
-  auto step = compile([&](const Tensor& x) {
-    w.set_grad({});
-    v.set_grad({});
-    sum(w * x + v).backward();
-  }, options());
+  auto step = compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        v.set_grad({});
+        sum(w * x + v).backward();
+      },
+      options());
   step(vec({3}));
   EXPECT_EQ(values(w.grad())[0], 3);
   w.requires_grad_(false);
@@ -255,11 +267,13 @@ TEST_P(Trace, FrozenAndSwappedParametersAreSeen) {
 TEST_P(Trace, KeptIntermediateIsAPathOfItsOwn) {
   std::vector<Tensor> kept;
   int call = 0;
-  auto fn = compile([&](const Tensor& x) {
-    const Tensor y = x + 1.0;
-    if (call % 3 == 2) kept.push_back(y);
-    return y * 2.0;
-  }, options());
+  auto fn = compile(
+      [&](const Tensor& x) {
+        const Tensor y = x + 1.0;
+        if (call % 3 == 2) kept.push_back(y);
+        return y * 2.0;
+      },
+      options());
   for (call = 0; call < 9; ++call) EXPECT_EQ(fn(vec({1.0f * call})).item<float>(), 2 * (call + 1));
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept[0].item<float>(), 3);
@@ -269,10 +283,12 @@ TEST_P(Trace, KeptIntermediateIsAPathOfItsOwn) {
 
 TEST_P(Trace, LazyMaskMadeInTheFirstCall) {
   Tensor mask;
-  auto fn = compile([&](const Tensor& x) {
-    if (!mask.defined()) mask = tril(ones({2, 2}));
-    return x * mask;
-  }, options());
+  auto fn = compile(
+      [&](const Tensor& x) {
+        if (!mask.defined()) mask = tril(ones({2, 2}));
+        return x * mask;
+      },
+      options());
   const Tensor x = ones({2, 2});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(values(fn(x).reshape({-1})), (std::vector<float>{1, 0, 1, 1}));
   EXPECT_EQ(fn.stats().builds.size(), 2u);
@@ -317,11 +333,13 @@ TEST_P(Trace, TooManyBuildsIsAnError) {
   CompileOptions o = options();
   o.max_builds = 3;
   int n = 0;
-  auto fn = compile([&](const Tensor& x) {
-    Tensor y = x;
-    for (int i = 0; i < n; ++i) y = y + 1.0;
-    return y;
-  }, o);
+  auto fn = compile(
+      [&](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < n; ++i) y = y + 1.0;
+        return y;
+      },
+      o);
   for (n = 1; n <= 3; ++n) fn(vec({0}));
   try {
     fn(vec({0}));
@@ -332,7 +350,9 @@ TEST_P(Trace, TooManyBuildsIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Trace, testing::Values(Backend::reference, Backend::native),
-                         [](const auto& info) { return info.param == Backend::native ? "native" : "reference"; });
+                         [](const auto& info) {
+                           return info.param == Backend::native ? "native" : "reference";
+                         });
 
 }  // namespace
 }  // namespace kiln
