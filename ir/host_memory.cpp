@@ -15,6 +15,8 @@ namespace {
 constexpr std::align_val_t kAlign{64};
 constexpr size_t kSmallest = size_t{32} << 10;  // below, the system's allocator is as fast
 
+constexpr size_t kMost = size_t{1} << 47;        // no process can map more
+
 /// Sizes go up in eighths of a power of two, so that close sizes share blocks and little is wasted.
 size_t size_class(size_t bytes) {
   const size_t step = std::max<size_t>(64, std::bit_floor(bytes) / 8);
@@ -68,6 +70,7 @@ BlockCache& cache() {
 }  // namespace
 
 std::shared_ptr<void> host_block(size_t bytes) {
+  if (bytes > kMost) throw std::bad_alloc();
   const size_t size = size_class(std::max<size_t>(1, bytes));
   if (size < kSmallest) return {::operator new(size, kAlign), [](void* p) { ::operator delete(p, kAlign); }};
   void* p = cache().take(size);

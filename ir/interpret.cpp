@@ -34,6 +34,17 @@ void default_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) 
 }
 void default_parallel_for(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& f) { f(0, n); }
 
+/// The largest size_t when there are more: nobody can allocate that.
+size_t byte_count(DType dtype, std::span<const int64_t> shape) {
+  size_t bytes = dtype_size(dtype);
+  bool many = false;
+  for (int64_t d : shape) {
+    if (d == 0) return 0;
+    many = many || __builtin_mul_overflow(bytes, static_cast<size_t>(d), &bytes);
+  }
+  return many ? std::numeric_limits<size_t>::max() : bytes;
+}
+
 /// NaN, or all ones for integers.
 void poison(const TensorRef& t) {
   dispatch(t.dtype, [&](auto zero) {
@@ -111,16 +122,16 @@ void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, in
 
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
-  int64_t next = 1;
-  for (size_t d = shape.size(); d-- > 0; next *= std::max<int64_t>(1, shape[d])) strides[d] = next;
+  uint64_t next = 1;  // an empty tensor may have sizes whose product is out of range
+  for (size_t d = shape.size(); d-- > 0; next *= static_cast<uint64_t>(std::max<int64_t>(1, shape[d])))
+    strides[d] = static_cast<int64_t>(next);
   return strides;
 }
 
 HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape) {
   static const bool poisoned = option_flag("KILN_POISON");
   HostTensor t{{dtype, nullptr, std::move(shape), {}}, nullptr};
-  t.ref.strides = contiguous_strides(t.ref.shape);
-  const size_t bytes = std::max<size_t>(1, static_cast<size_t>(t.ref.numel()) * dtype_size(dtype));
+  const size_t bytes = byte_count(dtype, t.ref.shape);
   try {
     t.storage = host_block(bytes);
   } catch (const std::bad_alloc&) {
@@ -128,6 +139,7 @@ HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape) {
                                                dtype_name(dtype), fmt::join(t.ref.shape, ",")));
   }
   t.ref.data = t.storage.get();
+  t.ref.strides = contiguous_strides(t.ref.shape);
   if (poisoned) poison(t.ref);
   return t;
 }
@@ -177,6 +189,7 @@ HostTensor evaluate(Op o, std::span<const HostTensor> in, const Attrs& attrs) {
   }
   KILN_CHECK(d.eval, unsupported, "{}: cannot be evaluated on the host", d.name);
   std::vector<int64_t> shape;
+  shape.reserve(type.shape.size());
   for (const Dim& n : type.shape) shape.push_back(n.value());
   HostTensor out = make_host_tensor(type.dtype, std::move(shape));
   std::vector<TensorRef> refs;

@@ -31,9 +31,9 @@ std::optional<Op> find_op(std::string_view name) {
 std::string Type::str() const { return fmt::format("{}{}", dtype_name(dtype), shape_str(shape)); }
 
 int64_t TensorRef::numel() const {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return n;
+  uint64_t n = 1;  // sizes of an empty tensor may overflow before the 0 comes
+  for (int64_t d : shape) n *= static_cast<uint64_t>(d);
+  return static_cast<int64_t>(n);
 }
 
 Value Builder::constant(double v, const Type& t) { return emit(op("constant"), {}, {v, t.dtype, t.shape}); }

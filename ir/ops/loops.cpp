@@ -192,11 +192,27 @@ void copy(const char* src, char* dst, const Loops& l, size_t size) {
   }
 }
 
+namespace {
+/// One dense block needs no loops at all: small ops are most of some models.
+bool run_small(std::span<const TensorRef> in, std::span<const Move> loads, const TensorRef& out,
+               const Move& store, Kernel k) {
+  const void* data[kMaxIn] = {};
+  bool plain = store.same;
+  for (size_t i = 0; i < in.size(); ++i) {
+    plain = plain && loads[i].same && is_contiguous(in[i]);
+    data[i] = in[i].data;
+  }
+  if (plain) k(data, out.data, out.numel());
+  return plain;
+}
+}  // namespace
+
 void run(std::span<const TensorRef> in, std::span<const Move> loads, const TensorRef& out, const Move& store,
          Kernel k) {
   const int64_t n = out.numel();
   if (n == 0) return;
   KILN_ASSERT(in.size() <= kMaxIn, "{} inputs", in.size());
+  if (n <= kBlock && run_small(in, loads, out, store, k)) return;
   std::vector<const std::vector<int64_t>*> strides;
   for (const TensorRef& t : in) strides.push_back(&t.strides);
   // Reading a transposed operand element by element costs a cache line each.

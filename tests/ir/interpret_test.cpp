@@ -91,6 +91,11 @@ TEST(Interpret, OutOfMemoryIsAnError) {
   }
 }
 
+TEST(Interpret, SizesThatOverflowAreOutOfMemory) {
+  EXPECT_THROW(make_host_tensor(DType::f64, {int64_t{1} << 32, int64_t{1} << 31}), Error);
+  EXPECT_EQ(make_host_tensor(DType::f64, {int64_t{1} << 32, int64_t{1} << 31, 0}).ref.numel(), 0);
+}
+
 TEST(Interpret, MatmulOfTheRuntimeIsUsed) {
   const HostFunctions saved = host_functions();
   host_functions().matmul = [](const TensorRef& a, const TensorRef& b, const TensorRef& c) {
