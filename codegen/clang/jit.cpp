@@ -30,6 +30,7 @@
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <clang/Serialization/ASTWriter.h>
 #include <lld/Common/Driver.h>
+#include <llvm-c/Target.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Support/TargetSelect.h>
@@ -58,6 +59,11 @@ void init_target() {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
+    // The other one that kernels are written for, so that they are compiled for it wherever they are tested.
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
   });
 }
 

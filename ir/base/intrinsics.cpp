@@ -49,6 +49,21 @@ constexpr auto kMin = [](auto x, auto y) {
   if (x != x) return x;
   return x < y ? x : y;
 };
+constexpr auto kRemainder = [](auto x, auto y) {
+  const auto m = std::fmod(x, y);
+  return m != 0 && (y < 0) != (m < 0) ? m + y : m;
+};
+// Source: c10::div_floor_floating of PyTorch.
+constexpr auto kFloorDivide = [](auto x, auto y) {
+  using T = decltype(x);
+  if (y == 0) return x / y;
+  const T m = std::fmod(x, y);
+  T q = (x - m) / y;
+  if (m != 0 && (y < 0) != (m < 0)) q -= 1;
+  if (q == 0) return std::copysign(T(0), x / y);
+  const T whole = std::floor(q);
+  return q - whole > T(0.5) ? whole + 1 : whole;
+};
 constexpr auto kSign = [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); };
 
 // Not std::lgamma, which writes a global.
@@ -96,8 +111,12 @@ constexpr Intrinsic kRows[] = {
         {"expm1", "kn::expm1", "expm1f", "expm1", "e^x - 1, exact near zero"}, 1.5, 1.5),
     exact<1, [](auto x) { return std::floor(x); }>(
         {"floor", "kn::floor", "floorf", "floor", "down to an integer"}),
+    exact<2, kFloorDivide>({"floor_divide", "kn::floor_divide", "kn::floor_divide", "kn::floor_divide",
+                            "x / y rounded down, as Python's //"}),
     exact<3, [](auto x, auto y, auto z) { return std::fma(x, y, z); }>(
         {"fma", "kn::fma", "fmaf", "fma", "x y + z, rounded once"}),
+    exact<2, [](auto x, auto y) { return std::fmod(x, y); }>(
+        {"fmod", "kn::fmod", "fmodf", "fmod", "remainder of x / y with the sign of x"}),
     smooth<1, [](double x) { return log_gamma(x); }>(
         {"lgamma", "kn::lgamma", "lgammaf", "lgamma", "log |gamma(x)|"}, 1, 5),
     smooth<1, [](double x) { return std::log(x); }>({"log", "kn::log", "logf", "log", "natural logarithm"},
@@ -112,6 +131,8 @@ constexpr Intrinsic kRows[] = {
     exact<2, kMin>({"min", "kn::min", "kn::min", "kn::min", "the smaller; NaN if either is"}),
     smooth<2, [](double x, double y) { return std::pow(x, y); }>(
         {"pow", "kn::pow", "powf", "pow", "x^y"}, 1, 1),
+    exact<2, kRemainder>(
+        {"remainder", "kn::remainder", "kn::remainder", "kn::remainder", "x - floor(x / y) y, as Python's %"}),
     exact<1, [](auto x) { return std::nearbyint(x); }>(
         {"round", "kn::round", "rintf", "rint", "to the nearest integer, halves to even"}),
     exact<1, [](auto x) { return 1 / std::sqrt(x); }>(
