@@ -13,6 +13,13 @@ namespace {
 
 using namespace rules;  // NOLINT: the rows are written in terms of its words
 
+/// glibc's tanhf takes four times as long; by way of double the result is as good.
+float tanh_of(float x) {
+  if (std::fabs(x) < 1e-4f) return x * (1 - x * x / 3);
+  return static_cast<float>(1 - 2 / (std::exp(2.0 * x) + 1));
+}
+double tanh_of(double x) { return std::tanh(x); }
+
 // clang-format off
 struct Exp { template <std::floating_point T> static T f(T x) { return std::exp(x); } };
 struct Exp2 { template <std::floating_point T> static T f(T x) { return std::exp2(x); } };
@@ -31,7 +38,7 @@ struct Acos { template <std::floating_point T> static T f(T x) { return std::aco
 struct Atan { template <std::floating_point T> static T f(T x) { return std::atan(x); } };
 struct Sinh { template <std::floating_point T> static T f(T x) { return std::sinh(x); } };
 struct Cosh { template <std::floating_point T> static T f(T x) { return std::cosh(x); } };
-struct Tanh { template <std::floating_point T> static T f(T x) { return std::tanh(x); } };
+struct Tanh { template <std::floating_point T> static T f(T x) { return tanh_of(x); } };
 struct Sigmoid { template <std::floating_point T> static T f(T x) { return T(1) / (T(1) + std::exp(-x)); } };
 struct Erf { template <std::floating_point T> static T f(T x) { return std::erf(x); } };
 struct Erfc { template <std::floating_point T> static T f(T x) { return std::erfc(x); } };

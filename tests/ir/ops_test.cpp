@@ -272,6 +272,16 @@ TEST(Ops, NanAndInfinity) {
                 {nan, nan});
 }
 
+TEST(Ops, TanhIsAccurateEverywhere) {
+  std::vector<double> v;
+  for (double x = 1e-30; x < 20; x *= 1.01) v.insert(v.end(), {x, -x});
+  const HostTensor x = f32(v);
+  const std::vector<double> in = numbers(x), got = value(op("tanh"), {x});
+  for (size_t i = 0; i < in.size(); ++i)
+    ASSERT_NEAR(got[i], std::tanh(in[i]), 1e-7 * std::fabs(std::tanh(in[i]))) << in[i];
+  EXPECT_TRUE(std::signbit(value(op("tanh"), {f32({-0.0})})[0]));
+}
+
 TEST(Ops, IntegersWrapAndDivideLikePython) {
   const HostTensor lowest = i64({-0x1p63, -0x1p63, 7, -7, -7, 7}), b = i64({-1, 1, 3, 3, -3, -3});
   expect_values(value(op("floor_divide"), {lowest, b}), {-0x1p63, -0x1p63, 2, -3, 2, -3});
