@@ -124,7 +124,7 @@ constexpr Intrinsic kRows[] = {
     smooth<1, [](double x) { return std::log10(x); }>(
         {"log10", "kn::log10", "log10f", "log10", "logarithm to base 10"}, 1, 2),
     smooth<1, [](double x) { return std::log1p(x); }>(
-        {"log1p", "kn::log1p", "log1pf", "log1p", "log(1 + x), exact near zero"}, 1, 1.5),
+        {"log1p", "kn::log1p", "log1pf", "log1p", "log(1 + x), exact near zero"}, 1.5, 1.5),
     smooth<1, [](double x) { return std::log2(x); }>(
         {"log2", "kn::log2", "log2f", "log2", "logarithm to base 2"}, 1, 1),
     exact<2, kMax>({"max", "kn::max", "kn::max", "kn::max", "the larger; NaN if either is"}),

@@ -7,11 +7,18 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "codegen/compile_clang.h"
+#include "ir/base/intrinsics.h"
 #include "runtime/image.h"
+
+namespace kiln {
+/// So that a failing case prints its name and not its bytes.
+inline void PrintTo(const Intrinsic& f, std::ostream* out) { *out << f.name; }
+}  // namespace kiln
 
 namespace kiln::testing {
 
