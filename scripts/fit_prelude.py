@@ -3,8 +3,9 @@
 """Prints the polynomials of codegen/prelude/cpu_math_*.h, each with its error before and after rounding.
 
 Needs mpmath. Method: weighted least squares on Chebyshev nodes; Lawson's iteration (C. Lawson, 1961)
-reweights the nodes by their error, which tends to the minimax polynomial. Coefficients are rounded to the target
-precision from the lowest power up, the others fitted again each time. Usage: fit_prelude.py [NAME ...]
+reweights the nodes by their error, which tends to the minimax polynomial. Coefficients are rounded to the
+target precision from the lowest power up, the others fitted again each time.
+Usage: fit_prelude.py [NAME ...]
 """
 import sys
 
