@@ -132,7 +132,7 @@ constexpr Intrinsic kRows[] = {
     smooth<2, [](double x, double y) { return std::pow(x, y); }>(
         {"pow", "kn::pow", "powf", "pow", "x^y"}, 1, 1),
     exact<2, kRemainder>(
-        {"remainder", "kn::remainder", "kn::remainder", "kn::remainder", "x - floor(x / y) y, as Python's %"}),
+        {"remainder", "kn::remainder", "kn::remainder", "kn::remainder", "x - floor(x / y) y"}),
     exact<1, [](auto x) { return std::nearbyint(x); }>(
         {"round", "kn::round", "rintf", "rint", "to the nearest integer, halves to even"}),
     exact<1, [](auto x) { return 1 / std::sqrt(x); }>(
