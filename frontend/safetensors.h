@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/base/atomic_file.h"  // IWYU pragma: export
 #include "ir/base/dtype.h"
 #include "ir/base/error.h"  // IWYU pragma: export
 

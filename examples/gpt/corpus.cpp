@@ -16,14 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-uint64_t splitmix64(uint64_t x) {
-  uint64_t z = x + 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
 // Source: FNV-1a, 64 bits. Enough to notice another text.
 std::string digest_of(std::string_view text) {
   uint64_t h = 0xCBF29CE484222325u;
@@ -40,6 +32,13 @@ std::string read_file(const fs::path& path) {
 }
 
 }  // namespace
+
+uint64_t splitmix64(uint64_t x) {
+  uint64_t z = x + 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
 
 std::string read_text(const std::string& path) {
   std::error_code ec;

@@ -34,6 +34,10 @@ std::string read_text(const std::string& path);
 /// Throws: invalid, if the text is too short for windows of `seq` tokens and one more in each part.
 Corpus make_corpus(std::string_view text, int64_t seq);
 
+/// 64 random bits from a counter. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", 2014.
+uint64_t splitmix64(uint64_t x);
+
 /// Draws windows at random places; its whole state is two numbers.
 class Batches {
  public:

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "frontend/safetensors.h"
+
 namespace gpt {
 
 namespace {
@@ -38,6 +40,8 @@ std::string to_json(const Summary& s) {
   j["eager_losses"] = numbers(s.eager_losses);
   return j.dump(1) + "\n";
 }
+
+void write_json(const std::string& path, const Summary& s) { kiln::write_file_atomically(path, to_json(s)); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;

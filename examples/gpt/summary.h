@@ -27,6 +27,9 @@ struct Summary {
 /// One JSON object with exactly these fields.
 std::string to_json(const Summary& s);
 
+/// Writes it, atomically. Throws: io.
+void write_json(const std::string& path, const Summary& s);
+
 /// Median of a copy; 0 of nothing.
 double median(std::vector<double> values);
 
