@@ -46,7 +46,7 @@ void compare_eagerly(const Options& options, const Corpus& corpus, Summary& summ
   if (!times.empty()) summary.eager_step_ms = 1e3 * median(times);
 }
 
-void add_stats(const kiln::CompileStats& stats, Summary& summary) {
+void add_stats(const kiln::CallableStats& stats, Summary& summary) {
   summary.builds = static_cast<int64_t>(stats.builds.size());
   summary.warm = !stats.builds.empty();
   for (const kiln::Build& b : stats.builds) {
@@ -89,7 +89,7 @@ void run_steps(Session& session, const Options& o, Step&& step, Loss&& loss, Sum
     summary.tokens_per_s = static_cast<double>(o.batch * o.seq) / (summary.step_ms / 1e3);
 }
 
-void print_summary(const Options& o, const Summary& s, const kiln::CompileStats& stats) {
+void print_summary(const Options& o, const Summary& s, const kiln::CallableStats& stats) {
   fmt::print("validation loss {:.4f} -> {:.4f} nat; bigram model {:.4f}; {:+.4f}\n", s.val_loss_first,
              s.val_loss_last, s.val_bigram, s.val_loss_last - s.val_bigram);
   fmt::print("{} steps, {:.1f} ms each ({}), {:.0f} tokens/s", s.steps, s.step_ms, mode_name(o),
@@ -144,7 +144,7 @@ int train(const Options& o) {
     const kiln::NoGrad guard;
     return session.model()(ids);
   };
-  kiln::CompileStats stats;
+  kiln::CallableStats stats;
   if (o.eager) {
     run_session(session, corpus, o, step, loss, logits, summary);
   } else {
