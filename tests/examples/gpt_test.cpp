@@ -16,6 +16,7 @@
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/options.h"
 #include "examples/gpt/progress.h"
+#include "examples/gpt/sample.h"
 #include "examples/gpt/stop.h"
 #include "examples/gpt/summary.h"
 #include "ir/base/error.h"
@@ -235,6 +236,31 @@ TEST_F(GptFiles, CheckpointRoundTrip) {
   kiln::write_safetensors(path, arrays, {{"format", "pt"}});
   EXPECT_EQ(error_of([&] { open_checkpoint(path, o, "abc"); }),
             "checkpoint " + path + ": not a checkpoint of this program");
+}
+
+TEST(GptSample, PickFollowsTheWeights) {
+  const std::vector<float> logits{0, std::log(3.0f), -1000};
+  EXPECT_EQ(pick(logits, 0, 1), 1u);
+  EXPECT_EQ(pick(logits, 1, 0), 0u);
+  EXPECT_EQ(pick(logits, 1, ~uint64_t{0}), 1u);
+  int ones = 0;
+  for (uint64_t i = 0; i < 4000; ++i) ones += pick(logits, 1, splitmix64(i)) == 1;
+  EXPECT_NEAR(ones, 3000, 150);
+}
+
+TEST(GptSample, WritesFromAWindowOfFullLength) {
+  const Corpus c = make_corpus(std::string(100, 'a') + std::string(100, 'b'), 4);
+  Options o;
+  o.seq = 4;
+  o.sample = 3;
+  o.temperature = 0;
+  std::vector<kiln::Sizes> asked;
+  const auto logits = [&](const kiln::Tensor& ids) {
+    asked.push_back(ids.sizes());
+    return kiln::Tensor::from_vector<float>({9, 9, 9, 9, 9, 9, 9, 0}, {1, 4, 2});  // only the last row counts
+  };
+  EXPECT_EQ(sample(logits, c, o), "aaa");
+  EXPECT_EQ(asked, (std::vector<kiln::Sizes>{{1, 4}, {1, 4}, {1, 4}}));
 }
 
 TEST(GptStop, FirstSignalIsRemembered) {

@@ -148,7 +148,8 @@ std::string train(const Model& model, const Json& j, Step&& step) {
 
 std::string run(const Json& j, bool compiled) {
   const std::unique_ptr<Model> model = build(j);
-  const auto optimizer = make_optimizer(j["optimizer"].get<std::string>(), j["optimizer_args"], model->parameters());
+  const auto optimizer =
+      make_optimizer(j["optimizer"].get<std::string>(), j["optimizer_args"], model->parameters());
   load_weights(*model, j);
   Inputs in;
   for (const Json& entry : j["inputs"]) in[entry["arg"].get<std::string>()] = tensor_of(entry);

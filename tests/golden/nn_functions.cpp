@@ -64,7 +64,8 @@ Value run_attention(const Bound& b) {
 }
 
 constexpr Function kFunctions[] = {
-    {"F.cross_entropy", "x t weight=None ignore_index=-100 reduction='mean' label_smoothing=0", run_cross_entropy},
+    {"F.cross_entropy", "x t weight=None ignore_index=-100 reduction='mean' label_smoothing=0",
+     run_cross_entropy},
     {"F.embedding", "i weight",
      [](const Bound& b) -> Value { return embedding(b["i"].tensor(), b["weight"].tensor()); }},
     {"F.gelu", "x approximate='none'", run_gelu},

@@ -86,7 +86,8 @@ std::string run_optimizer(const Json& file, const Json& j, bool compiled) {
 }
 
 void require_two_norm(const Json& args) {
-  if (args.value("kind", "norm") != "norm") throw Unsupported("clipping by " + args["kind"].get<std::string>());
+  if (args.value("kind", "norm") != "norm")
+    throw Unsupported("clipping by " + args["kind"].get<std::string>());
   if (number(args["norm_type"]) != 2) throw Unsupported("norm_type " + args["norm_type"].dump());
 }
 
