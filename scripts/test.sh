@@ -34,7 +34,6 @@ cmake -S "$root" --preset "$preset" >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log" >&2; echo "test: configuring failed" >&2; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- -k 0  # all errors at once
 
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 status=0
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "${filter[@]}" 2>&1 |
   tee "$build/test.log" || status=$?
