@@ -102,17 +102,23 @@ void Tensor::set_name(std::string name) {
   impl_->name = std::move(name);
 }
 
-double Tensor::item_double(Loc loc) const {
-  checked(*this, "item", loc);
-  KILN_CHECK(numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), type_str());
-  detail::materialise(*impl_, "item", loc);
-  const TensorRef r = impl_->ref();
+namespace {
+template <typename R>
+R read_one(const Tensor& t, Loc loc) {
+  checked(t, "item", loc);
+  KILN_CHECK(t.numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), t.type_str());
+  detail::materialise(*t.impl(), "item", loc);
+  const TensorRef r = t.impl()->ref();
   return dispatch(r.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return static_cast<double>(
+    return static_cast<R>(
         static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(*static_cast<T*>(r.data)));
   });
 }
+}  // namespace
+
+double Tensor::item_double(Loc loc) const { return read_one<double>(*this, loc); }
+int64_t Tensor::item_int(Loc loc) const { return read_one<int64_t>(*this, loc); }
 
 void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
   checked(*this, "to_vector", loc);

@@ -86,7 +86,8 @@ class Tensor {
   /// The value of a one-element tensor, converted to T. Throws: invalid, when numel() != 1.
   template <typename T = double>
   T item(Loc loc = Loc::current()) const {
-    return static_cast<T>(item_double(loc));
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_int(loc));
+    else return static_cast<T>(item_double(loc));
   }
   /// All elements in row-major order; T must be the tensor's C++ type. Throws: invalid.
   template <typename T>
@@ -151,6 +152,7 @@ class Tensor {
  private:
   static Tensor from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc);
   double item_double(Loc loc) const;
+  int64_t item_int(Loc loc) const;  // keeps all 64 bits of an i64, which a double cannot
   void copy_to(void* out, DType dtype, Loc loc) const;
   void* data_checked(DType dtype, Loc loc) const;
 

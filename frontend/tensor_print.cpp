@@ -11,14 +11,22 @@ namespace {
 constexpr int64_t kEdge = 3;  // elements shown at each end of a long dim
 constexpr int64_t kLongTensor = 1000;
 
-std::string element_text(double v, DType t) {
-  if (t == DType::boolean) return v != 0 ? "true" : "false";
-  return is_floating(t) ? fmt::format("{:.4f}", v) : fmt::format("{}", static_cast<int64_t>(v));
+using Texts = std::function<std::string(int64_t)>;
+
+/// The text of element i. Integers stay exact, which f64 would not keep them.
+Texts texts_of(const Tensor& t) {
+  if (is_floating(t.dtype()))
+    return [v = t.detach().to(DType::f64).to_vector<double>()](int64_t i) {
+      return fmt::format("{:.4f}", v[static_cast<size_t>(i)]);
+    };
+  return [v = t.to(DType::i64).to_vector<int64_t>(), truth = t.dtype() == DType::boolean](int64_t i) {
+    const int64_t x = v[static_cast<size_t>(i)];
+    return truth ? std::string(x ? "true" : "false") : fmt::format("{}", x);
+  };
 }
 
-std::string nested(const std::vector<double>& v, const Sizes& sizes, DType t, size_t dim, int64_t offset,
-                   bool shorten) {
-  if (dim == sizes.size()) return element_text(v[static_cast<size_t>(offset)], t);
+std::string nested(const Texts& text, const Sizes& sizes, size_t dim, int64_t offset, bool shorten) {
+  if (dim == sizes.size()) return text(offset);
   int64_t stride = 1;
   for (size_t d = dim + 1; d < sizes.size(); ++d) stride *= sizes[d];
   const int64_t n = sizes[dim];
@@ -31,7 +39,7 @@ std::string nested(const std::vector<double>& v, const Sizes& sizes, DType t, si
       i = n - kEdge - 1;
       continue;
     }
-    out += nested(v, sizes, t, dim + 1, offset + i * stride, shorten);
+    out += nested(text, sizes, dim + 1, offset + i * stride, shorten);
   }
   return out + "]";
 }
@@ -39,14 +47,7 @@ std::string nested(const std::vector<double>& v, const Sizes& sizes, DType t, si
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   if (!t.defined()) return out << "undefined";
-  // i64 beyond 2^53 would lose digits as f64; everything else is exact.
-  std::vector<double> v;
-  if (t.dtype() == DType::i64) {
-    for (int64_t x : t.to_vector<int64_t>()) v.push_back(static_cast<double>(x));
-  } else {
-    v = t.detach().to(DType::f64).to_vector<double>();
-  }
-  return out << nested(v, t.sizes(), t.dtype(), 0, 0, t.numel() > kLongTensor) << " " << t.type_str();
+  return out << nested(texts_of(t), t.sizes(), 0, 0, t.numel() > kLongTensor) << " " << t.type_str();
 }
 
 }  // namespace kiln
