@@ -56,8 +56,11 @@ class Writer : detail::ValueText {
   // --- set-up ---
 
   void choose_width(const CpuTarget& target) {
-    bool wide = !k_.params.empty();  // 8-byte elements alone
+    // Elements of 8 bytes alone, or long functions of them, which would fill the registers twice over.
+    bool wide = !k_.params.empty();
     for (const loop::Param& p : k_.params) wide = wide && dtype_size(p.dtype) == 8;
+    for (const Instr& i : k_.body)
+      wide = wide || (i.kind == InstrKind::elementwise && dtype_size(i.dtype) == 8 && def(i.op).flops >= 10);
     width_ = std::max(target.vector_bytes, 16) / (wide ? 8 : 4);
     if (k_.axes.empty() || k_.axes.back().role != AxisRole::col) {
       width_ = 1;
@@ -245,8 +248,13 @@ class Writer : detail::ValueText {
     if (!accumulates) return 1;
     const Dim& n = k_.axes[vec_axis_].extent;
     if (n.is_const() && n.value() < 8 * width_) return 1;
-    const size_t work = p_.compute[pass].size();
-    return work <= 12 ? 4 : work <= 40 ? 2 : 1;
+    double work = 0;  // machine instructions, roughly
+    for (int v : p_.compute[pass]) {
+      const Instr& i = k_.body[v];
+      work += (i.kind == InstrKind::elementwise ? std::max(def(i.op).flops, 1.0) : 1) *
+              static_cast<double>(dtype_size(i.dtype) == 8 ? 2 : 1);
+    }
+    return work <= 24 ? 4 : work <= 80 ? 2 : 1;
   }
 
   void column_pass(int pass) {

@@ -78,31 +78,39 @@ inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
   return out;
 }
 
-/// "" if close, else what differs first. `other`: a second result that is as right as `want`; four times the
-/// distance between the two is allowed on top.
+/// "" if close, else what differs first. `others` are results as right as `want`: four times the largest
+/// distance of one of them from `want` is allowed on top.
 inline std::string difference(const HostTensor& got, const HostTensor& want, int64_t length,
-                              const HostTensor* other = nullptr) {
+                              const std::vector<HostTensor>& others = {}) {
   const int64_t n = want.ref.numel();
-  const HostTensor a = copy_of(got), b = copy_of(want), c = copy_of(other ? *other : want);
+  const HostTensor a = copy_of(got), b = copy_of(want);
+  std::vector<HostTensor> more;
+  for (const HostTensor& t : others) more.push_back(copy_of(t));
   double scale = 0;
   std::string out;
   dispatch(want.ref.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_arithmetic_v<T>) {
-      const T *x = static_cast<const T*>(a.ref.data), *y = static_cast<const T*>(b.ref.data);
-      const T* z = static_cast<const T*>(c.ref.data);
+      const auto at = [](const HostTensor& t, int64_t i) {
+        return static_cast<double>(static_cast<const T*>(t.ref.data)[i]);
+      };
       for (int64_t i = 0; i < n; ++i)
-        if (std::isfinite(static_cast<double>(y[i])))
-          scale = std::max(scale, std::abs(static_cast<double>(y[i])));
+        if (std::isfinite(at(b, i))) scale = std::max(scale, std::abs(at(b, i)));
       const double limit = tolerance(want.ref.dtype, length) * std::max(scale, 1.0);
       for (int64_t i = 0; i < n && out.empty(); ++i) {
-        const double p = static_cast<double>(x[i]), q = static_cast<double>(y[i]);
-        const double r = static_cast<double>(z[i]), apart = q == r ? 0 : std::abs(q - r);
-        const bool any = std::isnan(q) != std::isnan(r) || std::isinf(apart);
+        const double p = at(a, i), q = at(b, i);
+        double apart = 0;
+        bool any = false;
+        for (const HostTensor& t : more) {
+          const double r = at(t, i);
+          any |= std::isnan(q) != std::isnan(r) || (q != r && std::isinf(q - r));
+          if (std::abs(q - r) > apart) apart = std::abs(q - r);
+        }
         const bool same =
             any || p == q || (std::isnan(p) && std::isnan(q)) || std::abs(p - q) <= limit + 4 * apart;
         if (!same)
-          out = fmt::format("element {} of {}: got {}, expected {} (limit {:.3g})", i, n, p, q, limit);
+          out = fmt::format("element {} of {}: got {}, expected {} (limit {:.3g})", i, n, p, q,
+                            limit + 4 * apart);
       }
     }
   });

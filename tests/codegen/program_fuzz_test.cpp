@@ -41,9 +41,10 @@ std::vector<HostTensor> interpret_moved(const Graph& g, const std::vector<HostTe
 std::string fault(const Graph& g, const std::vector<HostTensor>& inputs, const HostTensor& got,
                   const HostTensor& want, size_t k) {
   std::string d = testing::difference(got, want, 64);
-  for (uint32_t seed = 1; seed <= 8 && !d.empty(); ++seed) {
-    const HostTensor moved = interpret_moved(g, inputs, seed)[k];
-    d = testing::difference(got, want, 64, &moved);
+  std::vector<HostTensor> moved;
+  for (uint32_t seed = 1; seed <= 12 && !d.empty(); ++seed) {
+    moved.push_back(interpret_moved(g, inputs, seed)[k]);
+    d = testing::difference(got, want, 64, moved);
   }
   return d;
 }
