@@ -36,11 +36,15 @@ class Lowering {
       if (in.kind != InputKind::scalar) ++external;
     }
     inputs_ = f.inputs;
+    for (size_t i = 0; i < g.inputs.size(); ++i)
+      if (needs_dense(i)) f.inputs[i] = {contiguous_dims(g.type(g.inputs[i].value).shape), Dim(0)};
     fused_ = fuse(g, f);
   }
 
   LoweredProgram run() {
     make_cells();
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (needs_dense(i)) make_dense(i);
     for (const Step& s : fused_.steps) s.kernel >= 0 ? add_kernel(fused_.kernels[s.kernel]) : add_node(s);
     find_overwrites();
     std::vector<int> clashes;
@@ -65,6 +69,33 @@ class Lowering {
   int partial_cell(int i) const { return g_.value_count() + i; }
   int output_cell(int slot) const {
     return g_.value_count() + static_cast<int>(fused_.partials.size()) + slot;
+  }
+
+  // --- inputs that reshape needs row-major ---
+
+  bool needs_dense(size_t i) const {
+    const Value v = g_.inputs[i].value;
+    if (inputs_[i] == TensorLayout{contiguous_dims(g_.type(v).shape), Dim(0)}) return false;
+    return std::any_of(g_.nodes.begin(), g_.nodes.end(),
+                       [&](const Node& n) { return n.op == op("reshape") && n.in[0] == v; });
+  }
+  /// Everybody reads a row-major copy of the input.
+  void make_dense(size_t i) {
+    const Value v = g_.inputs[i].value;
+    const Type& t = g_.type(v);
+    for (const GraphOutput& o : g_.outputs)
+      KILN_CHECK(o.alias_input != static_cast<int>(i), unsupported,
+                 "update of input '{}' in place: it lies strided and is reshaped (make it contiguous)",
+                 g_.inputs[i].name);
+    const int external = new_cell(t.dtype, bytes_of(t), cells_[v.id].name.c_str());
+    std::swap(cells_[external].buffer, cells_[v.id].buffer);
+    loop::Instr load;
+    load.kind = loop::InstrKind::load;
+    load.param = 0;
+    load.index.offset = inputs_[i].offset;
+    for (size_t d = 0; d < t.shape.size(); ++d)
+      load.index.add_axis(static_cast<int>(d), inputs_[i].strides[d]);
+    add_fill(t.shape, t.dtype, std::move(load), external, value_cell(v), {});
   }
 
   // --- cells ---

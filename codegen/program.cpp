@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/program.h"
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +16,7 @@ namespace {
 
 constexpr const char* kKind = "plan";
 /// Raise when the same graph lowers to another program than before.
-constexpr int kCodegenVersion = 1;
+constexpr int kCodegenVersion = 2;
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -27,11 +26,12 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 void dump(std::string_view stage, const std::function<std::string()>& text) {
   const std::vector<std::string> wanted = option_tokens("KILN_DUMP");
   if (std::find(wanted.begin(), wanted.end(), stage) == wanted.end()) return;
-  static std::atomic<int> count{0};
   const std::filesystem::path folder = option("KILN_DUMP_DIR");
   std::error_code ec;
   std::filesystem::create_directories(folder, ec);
-  std::ofstream(folder / fmt::format("{:03}-{}.txt", count++, stage)) << text();
+  const auto count =
+      std::distance(std::filesystem::directory_iterator(folder, ec), std::filesystem::directory_iterator());
+  std::ofstream(folder / fmt::format("{:03}-{}.txt", count, stage)) << text();
 }
 
 std::string all_sources(const LoweredProgram& p) {

@@ -26,8 +26,7 @@ class Writer : detail::ValueText {
  public:
   Writer(const loop::Kernel& k, const CpuTarget& target) : ValueText(k) {
     choose_width(target);
-    flat_ = k_.axes.size() == 1 && k_.axes[0].role == AxisRole::col && !k_.has(InstrKind::reduce) &&
-            !k_.has(InstrKind::partial);
+    flat_ = loop::is_flat(k_);
     col_begin_ = k_.axis_begin(AxisRole::col);
     vec_axis_ = static_cast<int>(k_.axes.size()) - 1;
     has_cols_ = col_begin_ <= vec_axis_;

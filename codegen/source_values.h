@@ -40,8 +40,8 @@ class ValueText {
   }
 
   std::string size(const Dim& d) const {
-    if (d.is_const()) return d.value() > INT32_MAX || d.value() < INT32_MIN ? d.str() + "l" : d.str();
-    return k_.size_str(d);
+    const std::string s = k_.size_str(d);
+    return s[0] != 'd' && (d.value() > INT32_MAX || d.value() < INT32_MIN) ? s + "l" : s;
   }
 
   // --- expressions ---

@@ -14,7 +14,11 @@ using loop::IndexTerm;
 
 std::string index_text(const Index& x) {
   std::string s = x.offset.str();
-  for (const IndexTerm& t : x.terms)
+  std::vector<IndexTerm> terms = x.terms;
+  std::sort(terms.begin(), terms.end(), [](const IndexTerm& a, const IndexTerm& b) {
+    return a.axis != b.axis ? a.axis < b.axis : a.value < b.value;
+  });
+  for (const IndexTerm& t : terms)
     s += fmt::format("+{}{}*{}", t.axis >= 0 ? 'a' : 'v', t.axis >= 0 ? t.axis : t.value, t.stride.str());
   return s;
 }

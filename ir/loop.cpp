@@ -57,8 +57,8 @@ bool Kernel::has(InstrKind kind) const {
   return std::any_of(body.begin(), body.end(), [&](const Instr& i) { return i.kind == kind; });
 }
 std::string Kernel::size_str(const Dim& d) const {
-  if (d.is_const()) return d.str();
   const auto at = std::find(dims.begin(), dims.end(), d);
+  if (at == dims.end() && d.is_const()) return d.str();
   KILN_ASSERT(at != dims.end(), "size {} has no number", d.str());
   return fmt::format("d{}", at - dims.begin());
 }
@@ -67,6 +67,11 @@ namespace {
 constexpr int64_t kTaskElements = 16384;  ///< least work of a task, in elements: some 5 us
 constexpr int64_t kMaxChunks = 64;
 }  // namespace
+
+bool is_flat(const Kernel& k) {
+  return k.axes.size() == 1 && k.axes[0].role == AxisRole::col && !k.has(InstrKind::reduce) &&
+         !k.has(InstrKind::partial);
+}
 
 Dim rows_per_task(const Kernel& k) {
   const Dim cols = k.extent(AxisRole::col), rows = k.extent(AxisRole::row);
@@ -135,7 +140,10 @@ void add_dim(Kernel& k, const Dim& d) {
 }
 
 void number_dims(Kernel& k) {
+  constexpr int64_t kShared = 64;  // smaller sizes are worth code of their own
   k.dims.clear();
+  if (is_flat(k) && k.axes[0].extent.is_const() && k.axes[0].extent.value() >= kShared)
+    k.dims.push_back(k.axes[0].extent);
   for (const Axis& a : k.axes) add_dim(k, a.extent);
   for (const Instr& i : k.body) {
     each_index(i, [&](const Index& x) {

@@ -93,6 +93,10 @@ struct Kernel {
   std::string size_str(const Dim& d) const;
 };
 
+/// One column axis and no reduction: cut into tasks anywhere. Its extent is always a size of the launch, so
+/// that tensors of all sizes share the kernel.
+bool is_flat(const Kernel& k);
+
 /// Rows of one task: a fixed function of the sizes, so that partial results and bits never depend on threads.
 Dim rows_per_task(const Kernel& k);
 /// Row chunks, and so tasks, per batch element.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/codegen/compiled.h"
 #include "tests/ir/random_graph.h"
 
@@ -28,6 +30,29 @@ void expect_same(std::string_view text, int64_t length = 64) {
             << print(p.plan);
     }
   }
+}
+
+/// Compiles and runs `text` on inputs of the caller's.
+struct Compiled {
+  explicit Compiled(std::string_view text, const std::vector<ExternalLayout>& layouts = {})
+      : g(parse_graph(text)) {
+    verify(g);
+    program = compile_program(g, layouts, host_target(), {}, nullptr, 1);
+    loaded = testing::load(program);
+  }
+  Graph g;
+  CompiledProgram program;
+  testing::Loaded loaded;
+};
+
+HostTensor floats(std::vector<int64_t> shape, const std::vector<float>& v) {
+  HostTensor t = make_host_tensor(DType::f32, std::move(shape));
+  std::copy(v.begin(), v.end(), static_cast<float*>(t.ref.data));
+  return t;
+}
+std::vector<float> read(const HostTensor& t) {
+  const float* p = static_cast<const float*>(t.ref.data);
+  return {p, p + t.ref.numel()};
 }
 
 TEST(Program, Pointwise) {
@@ -68,6 +93,198 @@ TEST(Program, MatmulBias) {
   output %5
   output %6
 })");
+}
+
+TEST(Program, LayerNormBackwardWithColumnSums) {
+  expect_same(R"(graph g {
+  %0 = input f32[300,70] arg
+  %1 = input f32[70] param
+  %2 = f32[300] sum %0 {dims=(1)}
+  %3 = f32[300] constant {value=0.0142857, dtype=f32, shape=[300]}
+  %4 = f32[300] mul %2, %3
+  %5 = f32[300,1] reshape %4 {shape=[300,1]}
+  %6 = f32[300,70] expand %5 {shape=[300,70]}
+  %7 = f32[300,70] sub %0, %6
+  %8 = f32[300,70] expand %1 {shape=[300,70]}
+  %9 = f32[300,70] mul %7, %8
+  %10 = f32[70] sum %9 {dims=(0)}
+  %11 = f32[70] sum %7 {dims=(0)}
+  %12 = f32[] sum %9 {dims=(0,1)}
+  output %9
+  output %10
+  output %11
+  output %12
+})",
+              30000);
+}
+
+TEST(Program, EmbeddingAndItsGradient) {
+  expect_same(R"(graph g {
+  %0 = input i64[5,3] arg
+  %1 = input f32[4,33] param
+  %5 = i64[5,3] constant {value=4., dtype=i64, shape=[5,3]}
+  %6 = i64[5,3] remainder %0, %5
+  %2 = f32[5,3,33] take %1, %6 {dim=0}
+  %3 = f32[4,33] constant {value=0., dtype=f32, shape=[4,33]}
+  %4 = f32[4,33] index_add %3, %6, %2 {dim=0}
+  output %2
+  output %4
+})");
+}
+
+TEST(Program, TakeAlongAndItsGradientStayInTheRow) {
+  const char* text = R"(graph g {
+  %0 = input f32[6,9] arg
+  %1 = input i64[6,1] arg
+  %2 = f32[6] amax %0 {dims=(1)}
+  %3 = f32[6,1] take_along %0, %1 {dim=1}
+  %4 = f32[6,1] reshape %2 {shape=[6,1]}
+  %5 = f32[6,1] sub %3, %4
+  %6 = f32[6,9] constant {value=0., dtype=f32, shape=[6,9]}
+  %7 = f32[6,9] scatter_add %6, %1, %5 {dim=1}
+  output %7
+})";
+  expect_same(text);
+  EXPECT_EQ(Compiled(text).program.stats.launches, 1);
+}
+
+TEST(Program, UpdatesInPlaceAfterAllReaders) {
+  // Both new values read the old ones: one of the two updates must wait for a copy.
+  const Compiled r(R"(graph g {
+  %0 = input f32[4] param
+  %1 = input f32[4] param
+  %2 = f32[4] add %0, %1
+  %3 = f32[4] sub %0, %1
+  output %2 alias=0
+  output %3 alias=1
+})");
+  const std::vector<HostTensor> in = {floats({4}, {1, 2, 3, 4}), floats({4}, {10, 20, 30, 40})};
+  const std::vector<HostTensor> out = testing::execute(r.g, *r.loaded.exe, in, 1);
+  EXPECT_EQ(read(out[0]), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(read(out[1]), (std::vector<float>{-9, -18, -27, -36}));
+}
+
+TEST(Program, SwapsInputsInPlace) {
+  const Compiled r(R"(graph g {
+  %0 = input f32[3] param
+  %1 = input f32[3] param
+  output %1 alias=0
+  output %0 alias=1
+})");
+  const std::vector<HostTensor> in = {floats({3}, {1, 2, 3}), floats({3}, {4, 5, 6})};
+  const std::vector<HostTensor> out = testing::execute(r.g, *r.loaded.exe, in, 2);
+  EXPECT_EQ(read(out[0]), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(read(out[1]), (std::vector<float>{1, 2, 3}));
+}
+
+TEST(Program, OutputsThatRepeatAndPassThrough) {
+  expect_same(R"(graph g {
+  %0 = input f32[3,5] arg
+  %1 = f32[3,5] exp %0
+  %2 = f32[5,3] permute %1 {dims=(1,0)}
+  output %1
+  output %1
+  output %0
+  output %2
+})");
+}
+
+TEST(Program, ReadsStridedExternals) {
+  // The input lies transposed; reshape of it needs a row-major copy.
+  const char* text = R"(graph g {
+  %0 = input f32[2,3] arg
+  %1 = f32[3,2] reshape %0 {shape=[3,2]}
+  %2 = f32[3,2] neg %1
+  %3 = f32[2] sum %0 {dims=(1)}
+  output %2
+  output %3
+})";
+  const Compiled r(text, {{{Dim(1), Dim(2)}, Dim(0)}});
+  const std::vector<HostTensor> in = {floats({2, 3}, {1, 4, 2, 5, 3, 6})};  // [[1,2,3],[4,5,6]]
+  const std::vector<HostTensor> out = testing::execute(r.g, *r.loaded.exe, in, 1);
+  EXPECT_EQ(read(out[0]), (std::vector<float>{-1, -2, -3, -4, -5, -6}));
+  EXPECT_EQ(read(out[1]), (std::vector<float>{6, 15}));
+}
+
+TEST(Program, SizesOfTheCall) {
+  const Compiled r(R"(graph g {
+  %0 = input f32[B,5] arg
+  %1 = input f32[7,5] param
+  %2 = f32[B,7] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %3 = f32[B] amax %2 {dims=(1)}
+  %4 = f32[B,1] reshape %3 {shape=[B,1]}
+  %5 = f32[B,7] expand %4 {shape=[B,7]}
+  %6 = f32[B,7] sub %2, %5
+  %7 = f32[7] sum %6 {dims=(0)}
+  output %6
+  output %7
+})");
+  ASSERT_EQ(r.program.plan.symbols, (std::vector<std::string>{"B"}));
+  for (int64_t b : {1, 3, 40}) {
+    HostTensor x = make_host_tensor(DType::f32, {b, 5}), w = make_host_tensor(DType::f32, {7, 5});
+    for (int64_t i = 0; i < b * 5; ++i) static_cast<float*>(x.ref.data)[i] = static_cast<float>(i % 11) - 5;
+    for (int64_t i = 0; i < 35; ++i) static_cast<float*>(w.ref.data)[i] = static_cast<float>(i % 7) - 3;
+    const std::vector<HostTensor> want = interpret(r.g, std::vector<HostTensor>{x, w});
+    HostTensor y = make_host_tensor(DType::f32, {b, 7}), sums = make_host_tensor(DType::f32, {7});
+    void* externals[] = {x.ref.data, w.ref.data};
+    void* outputs[] = {y.ref.data, sums.ref.data};
+    r.loaded.exe->run(
+        {.externals = externals, .outputs = outputs, .scalars = {}, .symbols = {&b, 1}, .threads = 2});
+    EXPECT_EQ(difference(y, want[0], 5), "");
+    EXPECT_EQ(difference(sums, want[1], b), "");
+  }
+}
+
+TEST(Program, SecondTimeComesFromTheCache) {
+  const std::string folder = ::testing::TempDir() + "kiln_program_test";
+  std::filesystem::remove_all(folder);
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[5] arg
+  %1 = f32[5] exp %0
+  output %1
+})");
+  DiskCache cache(folder, 1 << 30);
+  const CompiledProgram first = compile_program(g, {}, host_target(), {}, &cache, 1);
+  EXPECT_FALSE(first.stats.from_cache);
+  EXPECT_EQ(first.stats.compiled, 1);
+  const CompiledProgram second = compile_program(g, {}, host_target(), {}, &cache, 1);
+  EXPECT_TRUE(second.stats.from_cache);
+  EXPECT_EQ(second.image.bytes, first.image.bytes);
+  EXPECT_EQ(print(second.plan), print(first.plan));
+}
+
+TEST(Program, AdamWSharesOneKernelForAllSizes) {
+  std::string text = "graph g {\n  %0 = input f32[] scalar\n";
+  int v = 1;
+  for (int size : {64, 4096, 100000})
+    text += fmt::format("  %{} = input f32[{}] param\n  %{} = input f32[{}] arg\n", v, size, v + 1, size),
+        v += 2;
+  int in = 1;
+  std::string outs;
+  for (int size : {64, 4096, 100000}) {
+    text += fmt::format(
+        "  %{0} = f32[{1}] expand %0 {{shape=[{1}]}}\n  %{2} = f32[{1}] mul %{3}, %{0}\n"
+        "  %{4} = f32[{1}] sub %{5}, %{2}\n",
+        v, size, v + 1, in + 1, v + 2, in);
+    outs += fmt::format("  output %{} alias={}\n", v + 2, in);
+    v += 3, in += 2;
+  }
+  EXPECT_EQ(Compiled(text + outs + "}").program.stats.kernels, 1);
+}
+
+TEST(Program, RefusesHalfPrecisionWithTheReason) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f16[4] arg
+  %1 = f16[4] exp %0
+  output %1
+})");
+  try {
+    compile_program(g, {}, host_target(), {}, nullptr, 1);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::unsupported);
+    EXPECT_STREQ(e.what(), "exp: no kernels for f16 yet; got f16[4] (compute in f32)");
+  }
 }
 
 }  // namespace
