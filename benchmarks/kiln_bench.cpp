@@ -20,11 +20,12 @@ void pin_to_core_1() {
     fmt::print(stderr, "kiln-bench: cannot pin to core 1; going on unpinned\n");
 }
 
-int run(const std::string& workload, const std::string& mode, double secs, int threads, bool json) {
+int run(const std::string& workload, const std::string& mode, double secs, int threads, bool json,
+        bool profile) {
   if (threads == 1) pin_to_core_1();
   kiln::set_option("KILN_NUM_THREADS", std::to_string(threads));
   const bool compiled = mode == "compiled";
-  const auto w = kiln::bench::make_workload(workload, compiled, threads);
+  const auto w = kiln::bench::make_workload(workload, compiled, threads, profile);
   const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, secs);
   kiln::bench::Extra extra{workload, mode, threads};
   const kiln::CallableStats stats = w->stats();
@@ -33,6 +34,7 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
   extra.builds = static_cast<int64_t>(stats.builds.size());
   extra.gnorm = w->gnorm();
   fmt::print("{}\n", json ? json_line(m, extra) : text_line(m, extra));
+  if (profile) fmt::print(stderr, "{}", stats.profile);
   return 0;
 }
 
@@ -43,7 +45,7 @@ int main(int argc, char** argv) {
   std::string workload, mode = "compiled";
   double secs = 10;
   int threads = 2;
-  bool json = false;
+  bool json = false, profile = false;
   app.add_option("--workload", workload, "what to train")
       ->required()
       ->check(CLI::IsMember(kiln::bench::workload_names()));
@@ -57,9 +59,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_flag("--json", json, "one line of JSON");
+  app.add_flag("--profile", profile, "print a table of kernels to stderr (the steps are slower)");
   CLI11_PARSE(app, argc, argv);
   try {
-    return run(workload, mode, secs, threads, json);
+    return run(workload, mode, secs, threads, json, profile);
   } catch (const kiln::Error& e) {
     fmt::print(stderr, "kiln-bench: {}\n", e.what());
     return 1;

@@ -91,10 +91,11 @@ std::string json_line(const Measurement& m, const Extra& extra) {
 }
 
 std::string text_line(const Measurement& m, const Extra& extra) {
-  return fmt::format("{} {} threads {}: median {:.4g} ms, min {:.4g} ms of {} steps; first step {:.3g} s; "
-                     "peak {:.0f} MB, arena {:.1f} MB; {} builds; losses {:.6f}",
-                     extra.workload, extra.mode, extra.threads, m.median_ms(), m.min_ms(), m.times_s.size(),
-                     m.first_step_s, peak_rss_mb(), extra.arena_mb, extra.builds, fmt::join(m.losses, " "));
+  return fmt::format(
+      "{} {} threads {}: median {:.4g} ms, min {:.4g} ms of {} steps; first step {:.3g} s; "
+      "peak {:.0f} MB, arena {:.1f} MB; {} builds; losses {:.6f}",
+      extra.workload, extra.mode, extra.threads, m.median_ms(), m.min_ms(), m.times_s.size(), m.first_step_s,
+      peak_rss_mb(), extra.arena_mb, extra.builds, fmt::join(m.losses, " "));
 }
 
 }  // namespace kiln::bench

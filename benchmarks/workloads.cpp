@@ -132,10 +132,11 @@ class Pointwise : public nn::Module {
   Tensor x, a, b, g, be;
 };
 
-CompileOptions options_for(const std::string& name, int threads) {
+CompileOptions options_for(const std::string& name, int threads, bool profile) {
   CompileOptions o;
   o.name = name;
   o.threads = threads;
+  o.profile = profile;
   return o;
 }
 
@@ -144,18 +145,20 @@ template <typename Model>
 class Training : public Workload {
  public:
   template <typename... A>
-  Training(const std::string& name, bool compiled, int threads, std::vector<Tensor> data, A&&... args)
+  Training(const std::string& name, bool compiled, int threads, bool profile, std::vector<Tensor> data,
+           A&&... args)
       : model_(std::forward<A>(args)...),
-        optimizer_(model_.parameters(), {.lr = kLearningRate}),
+        optimizer_(kTrains ? model_.parameters() : std::vector<Tensor>(), {.lr = kLearningRate}),
         data_(std::move(data)),
         compiled_(compiled),
-        step_(compile(std::function<Tensor()>([this] { return run(); }), options_for(name, threads))) {}
+        step_(compile(std::function<Tensor()>([this] { return run(); }),
+                      options_for(name, threads, profile))) {}
 
   double step() override { return (compiled_ ? step_() : run()).item(); }
   CallableStats stats() const override { return step_.stats(); }
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
-    if constexpr (!std::is_same_v<Model, Pointwise>) return out;
+    if constexpr (kTrains) return out;
     for (const auto& [name, p] : model_.named_parameters()) {
       double s = 0;
       for (float v : p.grad().template to_vector<float>()) s += static_cast<double>(v) * v;
@@ -166,13 +169,14 @@ class Training : public Workload {
 
  private:
   Tensor run() {
-    optimizer_.zero_grad();
+    model_.zero_grad();
     Tensor loss = data_.size() == 2 ? model_(data_[0], data_[1]) : model_(data_[0]);
     loss.backward();
-    if constexpr (!std::is_same_v<Model, Pointwise>) optimizer_.step();
+    if constexpr (kTrains) optimizer_.step();
     return loss;
   }
 
+  static constexpr bool kTrains = !std::is_same_v<Model, Pointwise>;
   Model model_;
   optim::AdamW optimizer_;
   std::vector<Tensor> data_;
@@ -180,12 +184,12 @@ class Training : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
-std::unique_ptr<Workload> make_mlp(const std::string& name, bool compiled, int threads, const Sizes& sizes,
-                                   int64_t batch) {
+std::unique_ptr<Workload> make_mlp(const std::string& name, bool compiled, int threads, bool profile,
+                                   const Sizes& sizes, int64_t batch) {
   const std::string data = "bench/" + name + "/data0/";
   std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3),
                         ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
-  return std::make_unique<Training<Mlp>>(name, compiled, threads, std::move(d), name, sizes);
+  return std::make_unique<Training<Mlp>>(name, compiled, threads, profile, std::move(d), name, sizes);
 }
 
 }  // namespace
@@ -195,19 +199,19 @@ const std::vector<std::string>& workload_names() {
   return names;
 }
 
-std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads) {
-  if (name == "mlp") return make_mlp(name, compiled, threads, {784, 1024, 1024, 10}, 128);
-  if (name == "tiny-mlp") return make_mlp(name, compiled, threads, {64, 64, 64, 8}, 32);
+std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads, bool profile) {
+  if (name == "mlp") return make_mlp(name, compiled, threads, profile, {784, 1024, 1024, 10}, 128);
+  if (name == "tiny-mlp") return make_mlp(name, compiled, threads, profile, {64, 64, 64, 8}, 32);
   if (name == "gpt-small") {
     const std::string data = "bench/gpt-small/data0/";
     std::vector<Tensor> d{ints(data + "x", {8, Gpt::kSeq}, Gpt::kVocab),
                           ints(data + "y", {8, Gpt::kSeq}, Gpt::kVocab)};
-    return std::make_unique<Training<Gpt>>(name, compiled, threads, std::move(d));
+    return std::make_unique<Training<Gpt>>(name, compiled, threads, profile, std::move(d));
   }
   KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {}", name,
              fmt::join(workload_names(), " "));
   std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
-  return std::make_unique<Training<Pointwise>>(name, compiled, threads, std::move(d));
+  return std::make_unique<Training<Pointwise>>(name, compiled, threads, profile, std::move(d));
 }
 
 }  // namespace kiln::bench

@@ -120,10 +120,10 @@ bool Cursor::follow_hooks() {
   return true;
 }
 
-void Cursor::backward(const Tensor& root, const Tensor& gradient, bool, SourceLoc loc) {
+void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
   if (!recording()) {
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
-      if (!backward_matches(*e, root, gradient)) continue;
+      if (!backward_matches(*e, root, gradient) || e->ints[0] != retain_graph) continue;
       for (const Binding& b : e->bindings) bind(b, gradient.impl());
       at_ = e;
       if (!follow_hooks()) return record_backward(*e);
@@ -137,7 +137,8 @@ void Cursor::backward(const Tensor& root, const Tensor& gradient, bool, SourceLo
   Event& e = open_event(EventKind::backward, "backward", loc);
   const Slot seed = gradient.defined() ? bind_operand(e, gradient, 1) : kAbsent;
   e.operands = {slot_of(*root.impl()), seed};
-  recorder_->read(e.operands[0], origin());
+  e.ints = {retain_graph};
+  e.ints.push_back(recorder_->read(e.operands[0], origin()).id);
   if (seed != kAbsent) recorder_->read(seed, origin());
   close_event();
   pending_hook_ = nullptr;
@@ -239,6 +240,7 @@ void Cursor::record_backward(const Event& begin) {
     if (known == leaf_grads.end()) leaf_grads.emplace_back(leaf->second, g);
     else known->second = b.emit(op("add"), {known->second, g});
   }
+  if (!begin.ints[0]) r.consume(root);
   record_leaf_grads(leaf_grads);
 }
 

@@ -3,6 +3,9 @@
 
 #include "frontend/cursor.h"
 #include "ir/base/options.h"
+#include "runtime/machine.h"
+#include "runtime/profiler.h"
+#include "runtime/thread_pool.h"
 
 namespace kiln::detail {
 
@@ -18,6 +21,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.check = mode == "check";
   s.max_builds = o.max_builds;
   s.threads = o.threads;
+  if (o.profile) s.profiler = std::make_shared<Profiler>();
   s.loc = loc;
   return trie;
 }
@@ -25,6 +29,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
 CallableStats trie_stats(Trie& trie) {
   CallableStats stats;
   stats.calls = trie.calls;
+  if (const auto& p = trie.options.profiler) stats.profile = p->table(machine_limits(default_threads()));
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds)
     stats.builds.push_back(

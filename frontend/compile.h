@@ -25,6 +25,7 @@ struct CompileOptions {
   bool full_graph = false;      ///< a host read inside the callable is an error
   bool check_numerics = false;  ///< name the first op that makes a NaN or Inf
   int max_builds = 16;          ///< more distinct traces than this are an error
+  bool profile = false;         ///< time every kernel (adds barriers); the table is in CallableStats::profile
   int threads = 0;              ///< 0: KILN_NUM_THREADS, else all the process may run on
 };
 
@@ -42,6 +43,8 @@ struct Build {
 struct CallableStats {
   uint64_t calls = 0;
   std::vector<Build> builds;
+  std::string
+      profile;  ///< with CompileOptions::profile: one line per kernel, with user lines and % of the limit
 };
 
 namespace detail {

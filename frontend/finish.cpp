@@ -34,7 +34,7 @@ Slot root_of(const Recorder& r, Slot s) { return r.slots[s].base == kAbsent ? s 
 
 bool differentiable(const Recorder& r, Slot s) {
   const SlotInfo& i = r.slots[s];
-  return !i.leaf && i.external < 0 && r.wants_grad(i.value);
+  return !i.leaf && i.external < 0 && r.wants_grad(i.value) && !r.is_consumed(i.value);
 }
 }  // namespace
 
@@ -62,6 +62,7 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
   std::map<Slot, int> memory;  // root slot -> carried buffer
   for (Slot s : e.live) {
     if (differentiable(r, s)) roots.push_back(s);
+    if (r.is_consumed(r.slots[s].value)) stage.consumed.push_back(s);
     const Slot root = root_of(r, s);
     if (r.slots[root].external >= 0) {
       stage.live.push_back({s, r.slots[root].external, -1});
@@ -223,6 +224,12 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
 
 /// Gives live results that can be differentiated their way back into the compiled graph.
 void Cursor::attach_boundaries(const Stage& stage) {
+  for (Slot s : stage.consumed) {
+    const ImplPtr h = impl_of(s);
+    h->grad_fn = std::make_shared<GradNode>();
+    h->grad_fn->loc = trie_.options.loc;
+    h->grad_fn->released = true;
+  }
   if (!stage.backward) return;
   auto saved = std::make_shared<SavedCall>();
   saved->carried = carried_;

@@ -37,14 +37,15 @@ class InterpretedProgram : public Program {
 /// Compiled kernels. Inputs of kind scalar and outputs in place are known to the plan by position.
 class NativeProgram : public Program {
  public:
-  NativeProgram(const Graph& g, CompiledProgram compiled, int threads)
+  NativeProgram(const Graph& g, CompiledProgram compiled, const StageOptions& options)
       // A program of views and constants alone has no kernel, and so no image.
       : image_(compiled.image.bytes.empty() ? nullptr
                                             : std::make_shared<LoadedImage>(compiled.image.bytes)),
         executable_(
             std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); },
             image_),
-        threads_(threads) {
+        threads_(options.threads),
+        profiler_(options.profiler) {
     for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
     for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
   }
@@ -58,7 +59,7 @@ class NativeProgram : public Program {
     }
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!in_place_[i]) fresh.push_back(outputs[i].ref.data);
-    executable_.run({externals, fresh, scalars, {}, threads_, nullptr});
+    executable_.run({externals, fresh, scalars, {}, threads_, profiler_.get()});
   }
   int64_t arena_bytes() const { return executable_.arena_bytes({}); }
 
@@ -66,8 +67,22 @@ class NativeProgram : public Program {
   std::shared_ptr<LoadedImage> image_;
   Executable executable_;
   int threads_;
+  std::shared_ptr<Profiler> profiler_;
   std::vector<bool> scalar_, in_place_;
 };
+
+/// Adds the user's lines to the names in the profile table.
+void name_user_lines(const Graph& g, Plan& plan) {
+  for (ProfileRow& row : plan.profile) {
+    std::string lines;
+    for (int32_t node : row.sources) {
+      if (node < 0 || node >= static_cast<int32_t>(g.nodes.size())) continue;
+      const std::string line = g.nodes[static_cast<size_t>(node)].origin.loc.str();
+      if (!line.empty() && lines.find(line) == std::string::npos) lines += " " + line;
+    }
+    row.name += lines;
+  }
+}
 
 std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides,
                                       const StageOptions& options, BuildRecord& record) {
@@ -79,10 +94,11 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   Context& c = context();
   const int threads = options.threads > 0 ? options.threads : default_threads();
   CompiledProgram compiled = compile_program(g, layouts, c.target, {}, &c.cache, threads);
+  if (options.profiler) name_user_lines(g, compiled.plan);
   record.kernels += compiled.stats.kernels;
   record.compiled += compiled.stats.compiled;
   record.from_cache = compiled.stats.from_cache;
-  auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options.threads);
+  auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options);
   record.arena_bytes = std::max(record.arena_bytes, program->arena_bytes());
   return program;
 }

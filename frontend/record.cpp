@@ -57,6 +57,10 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
   if (!known) return;
   *recorder_ = *known->recorder;
   recorder_->rollback(*at_);
+  recorder_->consumed.clear();
+  for (const Event* e = at_; e; e = e->parent)
+    if (e->kind == EventKind::backward && !e->ints[0] && e != at_)
+      recorder_->consume({static_cast<int32_t>(e->ints[1])});
   const Event* run = last_run(at_);
   recorder_->exported = run ? run->recorder->exported : std::map<int, int>();
   recorder_->export_owner = run ? run->recorder->export_owner : std::map<int, Slot>();

@@ -81,6 +81,19 @@ void Recorder::rollback(const Event& e) {
   std::erase_if(leaf_values, [&](const auto& p) { return p.first >= e.value_count; });
 }
 
+void Recorder::consume(Value root) {
+  consumed.resize(static_cast<size_t>(graph.value_count()), false);
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    const int node = graph.producer(v);
+    if (node < 0 || consumed[static_cast<size_t>(v.id)] || !wants_grad(v)) continue;
+    consumed[static_cast<size_t>(v.id)] = true;
+    for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
+  }
+}
+
 void Recorder::mark_grad(Value v, bool on) {
   if (static_cast<size_t>(v.id) >= value_grad.size()) value_grad.resize(static_cast<size_t>(v.id) + 1, false);
   value_grad[v.id] = on;

@@ -47,9 +47,7 @@ bool byte_size(DType dtype, std::span<const int64_t> shape, size_t* out) {
   return true;
 }
 
-std::string shape_text(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ","));
-}
+std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
 /// A read-only mapping; an empty file has no mapping.
 class Mapping {
@@ -95,8 +93,8 @@ struct SafetensorsFile::Impl {
   template <typename... Args>
   void check(bool ok, fmt::format_string<Args...> format, Args&&... args) const {
     if (ok) return;
-    throw Error(ErrorKind::invalid, fmt::format("safetensors {}: {}", path,
-                                                fmt::format(format, std::forward<Args>(args)...)));
+    throw Error(ErrorKind::invalid,
+                fmt::format("safetensors {}: {}", path, fmt::format(format, std::forward<Args>(args)...)));
   }
 
   std::string path;
@@ -143,8 +141,10 @@ SafetensorsFile::Entry SafetensorsFile::Impl::parse_entry(const std::string& nam
   e.name = name;
   const auto* row = std::find_if(std::begin(kTags), std::end(kTags),
                                  [&](const DTypeTag& t) { return tag.is_string() && tag == t.tag; });
-  check(row != std::end(kTags), "'{}' has an unknown dtype; got {}, expected one of "
-        "BF16 BOOL F16 F32 F64 I32 I64 U8", name, tag.dump());
+  check(row != std::end(kTags),
+        "'{}' has an unknown dtype; got {}, expected one of "
+        "BF16 BOOL F16 F32 F64 I32 I64 U8",
+        name, tag.dump());
   e.dtype = row->dtype;
   check(dims.is_array(), "'{}' has a bad shape; got {}, expected an array", name, dims.dump());
   for (const Json& d : dims) {
@@ -152,11 +152,10 @@ SafetensorsFile::Entry SafetensorsFile::Impl::parse_entry(const std::string& nam
           "'{}' has a bad shape; got {}, expected sizes >= 0", name, dims.dump());
     e.shape.push_back(d.get<int64_t>());
   }
-  check(byte_size(e.dtype, e.shape, &e.bytes), "'{}' has a shape that overflows; got {}", name,
-        dims.dump());
-  check(range.is_array() && range.size() == 2 && range[0].is_number_unsigned() &&
-            range[1].is_number_unsigned(),
-        "'{}' has bad data_offsets; got {}, expected two sizes", name, range.dump());
+  check(byte_size(e.dtype, e.shape, &e.bytes), "'{}' has a shape that overflows; got {}", name, dims.dump());
+  check(
+      range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned(),
+      "'{}' has bad data_offsets; got {}, expected two sizes", name, range.dump());
   const uint64_t begin = range[0].get<uint64_t>(), end = range[1].get<uint64_t>();
   const uint64_t room = mapping.size() - header;
   check(begin <= end && end <= room, "'{}' lies outside the file; got bytes {} to {}, expected within {}",
@@ -279,9 +278,8 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsItem>
   if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
   size_t at = 0;
   for (const Placed& p : order) {
-    header[p.item->name] = {{"dtype", tag_of(p.item->dtype)},
-                            {"shape", p.item->shape},
-                            {"data_offsets", {at, at + p.bytes}}};
+    header[p.item->name] = {
+        {"dtype", tag_of(p.item->dtype)}, {"shape", p.item->shape}, {"data_offsets", {at, at + p.bytes}}};
     at += p.bytes;
   }
   std::string text;
@@ -289,7 +287,8 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsItem>
     text = header.dump();
   } catch (const Json::exception& e) {
     throw Error(ErrorKind::invalid, fmt::format("safetensors {}: a name or a metadata string is not "
-                                                "UTF-8; {}", path, e.what()));
+                                                "UTF-8; {}",
+                                                path, e.what()));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   KILN_CHECK(text.size() <= kMaxHeader, invalid, "safetensors {}: the header is too large; got {} bytes",

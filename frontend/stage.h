@@ -11,6 +11,10 @@
 #include "frontend/trace.h"
 #include "ir/interpret.h"
 
+namespace kiln {
+class Profiler;
+}
+
 namespace kiln::detail {
 
 /// How stages are built: what CompileOptions says.
@@ -23,6 +27,7 @@ struct StageOptions {
   int threads = 0;
   bool frozen = false;
   std::string name = "fn";
+  std::shared_ptr<Profiler> profiler;  ///< null: not timed
   SourceLoc loc;
   std::vector<Sizes> external_strides;  ///< of the path's externals (backward outside the callable)
 };
@@ -67,6 +72,7 @@ struct Stage {
   std::vector<StageOutput> outputs;
   std::vector<LiveMemory> live;
   std::unique_ptr<Program> program;
+  std::vector<Slot> consumed;               ///< live results whose history a backward has used up
   std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated
 };
 

@@ -105,6 +105,7 @@ struct Recorder {
   std::vector<Value> scalars;                      ///< graph input of each run-time scalar
   std::vector<bool> value_grad;                    ///< per value: a gradient flows through it
   std::map<int, Slot> leaf_values;                 ///< value id -> leaf slot whose contents it is (or was)
+  std::vector<bool> consumed;                      ///< per value: a backward has used up its history
   std::map<int, Slot> hooked;                      ///< value id -> slot whose hooks see its gradient
   std::map<int, int> exported;                     ///< value id -> carried buffer, after a host read
   std::map<int, Slot> export_owner;                ///< carried buffer -> slot whose handles show it
@@ -120,6 +121,9 @@ struct Recorder {
   /// Makes `v` the contents of `s`, writing through to its base.
   void write(Slot s, Value v, const Origin& origin);
   void mark_grad(Value v, bool on);
+  /// After a backward from `root` without retain_graph: nothing it came from can be differentiated again.
+  void consume(Value root);
+  bool is_consumed(Value v) const { return v.id < static_cast<int>(consumed.size()) && consumed[v.id]; }
   bool wants_grad(Value v) const { return v.id < static_cast<int>(value_grad.size()) && value_grad[v.id]; }
 };
 
