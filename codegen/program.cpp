@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kKind = "plan";
 /// Raise when the same graph lowers to another program than before.
-constexpr int kCodegenVersion = 2;
+constexpr int kCodegenVersion = 4;
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

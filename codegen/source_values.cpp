@@ -128,10 +128,17 @@ std::string ValueText::scalar_test(const std::vector<Bound>& bounds) const {
 std::string ValueText::lane_test(const std::vector<Bound>& bounds) const {
   std::string s;
   for (const Bound& b : bounds) {
-    const std::string x = lane_indices(b.index);
-    const std::string zero = "i64(0)";
-    s += fmt::format("{}ge({}, broadcast<W>({})) & lt({}, broadcast<W>(i64({})))", s.empty() ? "" : " & ", x,
-                     zero, x, size(b.extent));
+    const bool named = named_by_lanes(b.index);
+    s += s.empty() ? "" : " & ";
+    if (!named && lane_stride(b.index).is(0)) {
+      s += fmt::format("broadcast_mask<W>({})", scalar_test({b}));
+    } else if (!named && lane_stride(b.index).is(1)) {  // lanes [-x, extent - x)
+      const std::string x = fmt::format("{} + a{}", index_text(b.index, true), vec_axis_);
+      s += fmt::format("first<W>({} - ({})) & !first<W>(-({}))", size(b.extent), x, x);
+    } else {
+      const std::string x = lane_indices(b.index);
+      s += fmt::format("ge({}, broadcast<W>(i64(0))) & lt({}, broadcast<W>(i64({})))", x, x, size(b.extent));
+    }
   }
   return s;
 }
@@ -207,7 +214,8 @@ void ValueText::masked_load(int v, bool tail) {
     line("{} v{};", value_type(i.dtype, true), v);
     line("if (all(m{0})) v{0} = load<W>(p{1} + {2} + a{3});", v, i.param, index_text(i.index, true),
          vec_axis_);
-    line("else v{} = {};", v, gather);
+    line("else if (any(m{0})) v{0} = {1};", v, gather);
+    line("else v{} = {}{{}};", v, value_type(i.dtype, true));
   } else {
     line("const {} v{} = {};", value_type(i.dtype, true), v, gather);
   }

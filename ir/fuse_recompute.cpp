@@ -25,7 +25,7 @@ class RecomputeRule {
   std::vector<bool> take() { return std::move(cheap_); }
 
  private:
-  static constexpr double kOpFlops = 4, kChainFlops = 24;
+  static constexpr double kOpFlops = 15, kChainFlops = 48;
 
   void visit(const Node& n, const std::vector<int>& uses) {
     const int v = n.out.id;

@@ -7,7 +7,6 @@ import source
 # File -> why it may hold process-wide or thread-wide state. An entry whose file holds none is a fault.
 ALLOWED = {
     "codegen/clang/jit.cpp": "LLVM's and lld's own state is process-wide, and so is its lock",
-    "codegen/program.cpp": "numbers dumped files",
     "examples/gpt/stop.cpp": "what a signal handler can reach",
     "ir/base/options.cpp": "the option table's overrides",
     "ir/base/atomic_file.cpp": "numbers temporary names",
