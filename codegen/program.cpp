@@ -8,6 +8,7 @@
 #include <set>
 
 #include "codegen/kernel_cache.h"
+#include "codegen/source_digest.h"
 #include "ir/base/options.h"
 
 namespace kiln {
@@ -15,8 +16,6 @@ namespace kiln {
 namespace {
 
 constexpr const char* kKind = "plan";
-/// Raise when the same graph lowers to another program than before.
-constexpr int kCodegenVersion = 4;
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -43,7 +42,7 @@ std::string all_sources(const LoweredProgram& p) {
 std::string program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
                         const LowerOptions& options) {
   std::string key =
-      fmt::format("kiln program {}\n{}\n{}\n", kCodegenVersion, compiler_key(target), options.str());
+      fmt::format("kiln program {}\n{}\n{}\n", detail::kSourceDigest, compiler_key(target), options.str());
   for (const ExternalLayout& l : layouts) {
     key += "layout " + l.offset.str();
     for (const Dim& d : l.strides) key += " " + d.str();
