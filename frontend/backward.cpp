@@ -202,6 +202,10 @@ void Cursor::record_backward(const Event& begin) {
   ResumingBuilder b(r.graph, first);
   b.origin = origin();
   const Value root = r.slots[begin.operands[0]].value;
+  KILN_CHECK(
+      !r.is_consumed(root), invalid,
+      "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
+      begin.loc.str());
   const Value seed =
       begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
 

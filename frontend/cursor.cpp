@@ -138,8 +138,10 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
       for (size_t i = 0; many && i < e->results.size(); ++i) many->push_back(hand_out(*e, i, info.operands));
       return true;
     }
+    if (follow_flush()) return follow(info, many, one);
     start_recording(info.name, info.loc);
   }
+  if (pending_write_under(info.operands)) flush_writes();
   Event& e = open_event(EventKind::call, info.name, info.loc);
   e.ints.assign(info.ints.begin(), info.ints.end());
   e.scalar_count = static_cast<uint32_t>(info.scalars.size());
@@ -152,6 +154,16 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
     scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
   depth_ = 1;
   open_operands_.assign(info.operands.begin(), info.operands.end());
+  return false;
+}
+
+/// Whether an operand seen for the first time lies in storage that this trace has written but not yet run.
+bool Cursor::pending_write_under(Operands operands) const {
+  for (const Tensor* t : operands) {
+    if (!t || !t->defined() || !t->impl()->storage || slot_of(*t->impl()) != kUnbound) continue;
+    const auto near = storages_.find(t->impl()->storage.get());
+    if (near != storages_.end() && recorder_->pending_write_near(near->second.first)) return true;
+  }
   return false;
 }
 

@@ -96,7 +96,9 @@ class Cursor {
   // record.cpp: recording.
   void start_recording(const std::string& what, SourceLoc loc);
   Event& open_event(EventKind kind, const char* name, SourceLoc loc);
+  void mark(Event& e) const;
   void close_event();
+  bool pending_write_under(Operands operands) const;
   Slot bind_operand(Event& e, const Tensor& t, int operand);
   Tensor new_handle(Slot s, const TensorImpl& prototype);
   Origin origin() const;
@@ -107,6 +109,8 @@ class Cursor {
   Event* match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const;
   Event& record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc);
   void run_stage(Event& e);
+  void flush_writes();
+  bool follow_flush();
   void attach();
   const ImplPtr& handle_of(const Followed& f) const;
   std::vector<Value> choose_outputs(const Event& e, Stage& stage);

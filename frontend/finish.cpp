@@ -90,7 +90,7 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
     const SlotInfo& info = r.slots[r.externals[i]];
     if (!info.written || r.in_memory.count(info.value.id)) continue;
     wanted.push_back(info.value);
-    stage.outputs.push_back({static_cast<int>(i), -1, kAbsent, info.type.dtype, {}});
+    stage.outputs.push_back({static_cast<int>(i), -1, kAbsent, info.type.dtype, {}, info.overlaps});
   }
   return wanted;
 }
@@ -114,7 +114,7 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   }
   for (size_t i = 0; i < stage.outputs.size(); ++i) {
     const int external = stage.outputs[i].external;
-    if (external < 0) continue;
+    if (external < 0 || stage.outputs[i].staged) continue;
     const auto same = [&](const StageInput& in) {
       return in.from == StageInput::From::external && in.index == external;
     };
@@ -173,7 +173,8 @@ void Cursor::run_stage(Event& e) {
   }
   for (const StageOutput& o : stage.outputs) {
     if (o.external >= 0) {
-      outputs.push_back(host_of(*externals_[static_cast<size_t>(o.external)]));
+      const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
+      outputs.push_back(o.staged ? make_host_tensor(x.dtype, x.shape) : host_of(x));
       continue;
     }
     carried_.resize(std::max(carried_.size(), static_cast<size_t>(o.carried) + 1));
@@ -191,14 +192,38 @@ void Cursor::run_stage(Event& e) {
     outputs.push_back(host_of(*c));
   }
   stage.program->run(inputs, outputs);
-  for (const StageOutput& o : stage.outputs)
-    if (o.external >= 0) ++externals_[static_cast<size_t>(o.external)]->storage->version;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const StageOutput& o = stage.outputs[i];
+    if (o.external < 0) continue;
+    const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
+    if (o.staged) copy_elements(outputs[i].ref, x.ref());
+    ++x.storage->version;
+  }
   for (const LiveMemory& m : stage.live) {
     const ImplPtr h = impl_of(m.slot);
     h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
                                  : carried_[static_cast<size_t>(m.carried)]->storage;
     h->spare.reset();
   }
+}
+
+/// Brings memory up to date after a write to a tensor that overlaps another: the others then show it.
+void Cursor::flush_writes() {
+  Event& e = record_run(EventKind::host_read, live_slots(), kAbsent, state().user_loc());
+  recorder_->refresh_overlaps();
+  mark(e);
+  e.recorder = std::make_shared<Recorder>(*recorder_);
+  at_ = &e;
+  run_stage(e);
+}
+
+/// Runs a recorded flush after the last event, if there is one.
+bool Cursor::follow_flush() {
+  Event* e = recording() ? nullptr : match_run(EventKind::host_read, live_slots(), kAbsent);
+  if (!e) return false;
+  at_ = e;
+  run_stage(*e);
+  return true;
 }
 
 void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
@@ -213,6 +238,7 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
   KILN_ASSERT(depth_ == 0, "{} inside the body of an op", what);
   const std::vector<Slot> live = live_slots();
   Event* e = recording() ? nullptr : match_run(EventKind::host_read, live, t.slot);
+  if (!e && follow_flush()) return host_read(t, what, loc);
   if (!e) {
     if (!recording()) start_recording(what, loc);
     e = &record_run(EventKind::host_read, live, t.slot, loc);
@@ -245,6 +271,7 @@ void Cursor::finish() {
   state().cursor = nullptr;
   const std::vector<Slot> live = live_slots();
   Event* e = recording() ? nullptr : match_run(EventKind::end, live, kAbsent);
+  if (!e && follow_flush()) return finish();
   if (!e) {
     if (!recording()) start_recording("end of the call", {});
     e = &record_run(EventKind::end, live, kAbsent, {});

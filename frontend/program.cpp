@@ -39,8 +39,7 @@ class NativeProgram : public Program {
  public:
   NativeProgram(const Graph& g, CompiledProgram compiled, const StageOptions& options)
       // A program of views and constants alone has no kernel, and so no image.
-      : image_(compiled.image.bytes.empty() ? nullptr
-                                            : std::make_shared<LoadedImage>(compiled.image.bytes)),
+      : image_(compiled.image.bytes.empty() ? nullptr : std::make_shared<LoadedImage>(compiled.image.bytes)),
         executable_(
             std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); },
             image_),

@@ -58,9 +58,13 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
   *recorder_ = *known->recorder;
   recorder_->rollback(*at_);
   recorder_->consumed.clear();
-  for (const Event* e = at_; e; e = e->parent)
-    if (e->kind == EventKind::backward && !e->ints[0] && e != at_)
-      recorder_->consume({static_cast<int32_t>(e->ints[1])});
+  bool ended = false;  // a backward that is still calling hooks has consumed nothing
+  for (const Event* e = at_; e; e = e->parent) {
+    ended = ended || e->kind == EventKind::backward_end;
+    if (e->kind != EventKind::backward) continue;
+    if (ended && !e->ints[0]) recorder_->consume({static_cast<int32_t>(e->ints[1])});
+    ended = false;
+  }
   const Event* run = last_run(at_);
   recorder_->exported = run ? run->recorder->exported : std::map<int, int>();
   recorder_->export_owner = run ? run->recorder->export_owner : std::map<int, Slot>();
@@ -80,10 +84,14 @@ Event& Cursor::open_event(EventKind kind, const char* name, SourceLoc loc) {
   return e;
 }
 
+void Cursor::mark(Event& e) const {
+  e.value_count = recorder_->graph.value_count();
+  e.slot_count = static_cast<int>(recorder_->slots.size());
+  e.journal_size = recorder_->journal.size();
+}
+
 void Cursor::close_event() {
-  open_->value_count = recorder_->graph.value_count();
-  open_->slot_count = static_cast<int>(recorder_->slots.size());
-  open_->journal_size = recorder_->journal.size();
+  mark(*open_);
   at_ = open_;
   open_ = nullptr;
 }
@@ -111,12 +119,11 @@ Slot Cursor::bind_operand(Event& e, const Tensor& t, int operand) {
   info.value = recorder_->graph.add_input(info.type, kind, impl->name);
   recorder_->mark_grad(info.value, info.requires_grad);
   recorder_->external_inputs.push_back(info.value);
-  const bool same_memory = b.meta.alias_of >= 0 && b.meta.alias_offset == 0 &&
-                           slot_impls_[static_cast<size_t>(b.meta.alias_of)]->strides == impl->strides &&
-                           slot_impls_[static_cast<size_t>(b.meta.alias_of)]->shape == impl->shape;
-  if (same_memory) {  // another handle to the same elements: reads follow writes to the first
-    info.base = b.meta.alias_of;
-    info.version = recorder_->slots[info.base].external == info.external ? 0 : UINT32_MAX;
+  if (b.meta.alias_of != kAbsent) {
+    info.overlaps = true;
+    SlotInfo first = recorder_->slots[b.meta.alias_of];
+    first.overlaps = true;
+    recorder_->change(b.meta.alias_of, first);
   }
   b.slot = recorder_->add_slot(info);
   recorder_->externals.push_back(b.slot);
@@ -243,6 +250,7 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
     e.results.push_back(std::move(result));
   }
   close_event();
+  if (recorder_->flush) flush_writes();
 }
 
 void Cursor::set_leaf(const Tensor& t, bool on, SourceLoc loc) {

@@ -99,6 +99,26 @@ void Recorder::mark_grad(Value v, bool on) {
   value_grad[v.id] = on;
 }
 
+bool Recorder::pending_write_near(Slot s) const {
+  const SlotInfo& i = slots[s];
+  return i.external >= 0 && i.written && !in_memory.count(i.value.id);
+}
+
+void Recorder::refresh_overlaps() {
+  flush = false;
+  for (Slot s : externals) {
+    if (!slots[s].overlaps) continue;
+    SlotInfo fresh = slots[s];
+    fresh.value = graph.add_input(fresh.type, InputKind::captured, "");
+    fresh.written = false;
+    ++fresh.version;
+    mark_grad(fresh.value, fresh.requires_grad);
+    if (fresh.leaf && fresh.requires_grad) leaf_values[fresh.value.id] = s;
+    in_memory[fresh.value.id] = fresh.external;
+    change(s, fresh);
+  }
+}
+
 Value Recorder::read(Slot s, const Origin& origin) {
   const SlotInfo& info = slots[s];
   if (info.base == kAbsent || slots[info.base].version == info.version) return info.value;
@@ -119,6 +139,7 @@ void Recorder::write(Slot s, Value v, const Origin& origin) {
   SlotInfo changed = slots[base];
   changed.value = base == s ? v : backward_view(b, changed.value, slots[s].chain, 0, v);
   changed.written = changed.external >= 0;
+  flush = flush || changed.overlaps;
   ++changed.version;
   change(base, changed);
   if (base == s) return;

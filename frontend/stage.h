@@ -44,6 +44,7 @@ struct StageOutput {
   Slot slot = kAbsent;  ///< the slot whose handle may offer its former memory (with carried)
   DType dtype = DType::f32;
   Sizes shape;
+  bool staged = false;  ///< external that overlaps others: written to a copy first
 };
 
 /// A compiled (or interpreted) graph over host memory.

@@ -90,6 +90,7 @@ struct SlotInfo {
   bool leaf = false, requires_grad = false;
   int external = -1;                        ///< index of the external, or -1
   bool written = false;                     ///< external whose contents changed
+  bool overlaps = false;                    ///< external that shares storage with another one
   Slot base = kAbsent;                      ///< views: the slot whose memory this one shows
   std::vector<std::pair<Op, Attrs>> chain;  ///< view ops from the base
   uint32_t version = 0;  ///< bases: writes so far; views: base version `value` was derived from
@@ -111,6 +112,7 @@ struct Recorder {
   std::map<int, Slot> export_owner;                ///< carried buffer -> slot whose handles show it
   std::map<int, int> in_memory;                    ///< value id -> external that holds it now
   int carried_count = 0;
+  bool flush = false;  ///< an overlapping external was written: memory must be brought up to date
 
   Slot add_slot(SlotInfo info);
   void change(Slot s, SlotInfo info);
@@ -118,6 +120,10 @@ struct Recorder {
 
   /// The current contents of `s`, re-derived from its base if that was written.
   Value read(Slot s, const Origin& origin);
+  /// After a run: overlapping externals are read from memory anew.
+  void refresh_overlaps();
+  /// Whether a pending write may lie in the storage of external slot `s`.
+  bool pending_write_near(Slot s) const;
   /// Makes `v` the contents of `s`, writing through to its base.
   void write(Slot s, Value v, const Origin& origin);
   void mark_grad(Value v, bool on);

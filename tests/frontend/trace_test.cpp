@@ -349,6 +349,74 @@ TEST_P(Trace, TooManyBuildsIsAnError) {
   }
 }
 
+TEST_P(Trace, OverlappingArgumentsShowEachOthersWrites) {
+  auto fn = [](const Tensor& whole, const Tensor& row) {
+    Tensor w = whole, r = row;
+    r.add_(ones({2}));
+    const Tensor before = w * 1.0;
+    w.mul_(2.0);
+    return std::vector<Tensor>{before, r * 1.0, w + 0.0};
+  };
+  auto compiled = compile(fn, options());
+  for (int i = 0; i < 3; ++i) {
+    Tensor a = vec({1, 2, 3, 4}).view({2, 2}), b = vec({1, 2, 3, 4}).view({2, 2});
+    const auto e = fn(a, select(a, 0, 1)), c = compiled(b, select(b, 0, 1));
+    for (size_t k = 0; k < e.size(); ++k)
+      EXPECT_EQ(values(e[k].reshape({-1})), values(c[k].reshape({-1}))) << k;
+    EXPECT_EQ(values(a.reshape({-1})), values(b.reshape({-1})));
+    EXPECT_EQ(values(b.reshape({-1})), (std::vector<float>{2, 4, 8, 10}));
+  }
+  EXPECT_EQ(compiled.stats().builds.size(), 1u);
+}
+
+TEST_P(Trace, ViewBoundAfterAWriteToItsStorage) {
+  const auto fn = [](const Tensor& whole, const Tensor& row) {
+    Tensor w = whole;
+    w.add_(ones({2, 2}));
+    return row * 1.0;
+  };
+  auto compiled = compile(fn, options());
+  for (int i = 0; i < 2; ++i) {
+    Tensor a = vec({1, 2, 3, 4}).view({2, 2});
+    EXPECT_EQ(values(compiled(a, select(a, 0, 0))), (std::vector<float>{2, 3}));
+    EXPECT_EQ(values(a.reshape({-1})), (std::vector<float>{2, 3, 4, 5}));
+  }
+  EXPECT_EQ(compiled.stats().builds.size(), 1u);
+}
+
+TEST_P(Trace, TiedParametersAccumulateOnce) {
+  Tensor w = vec({1, 2, 3, 4}).view({2, 2}).clone();
+  w.requires_grad_();
+  auto step = compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        const Tensor y = matmul(w, x), z = matmul(t(w), y);
+        Tensor loss = sum(z);
+        loss.backward();
+        return loss;
+      },
+      options());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(step(vec({1, 1})).item<float>(), 58);
+    EXPECT_EQ(values(w.grad().reshape({-1})), (std::vector<float>{6, 6, 14, 14}));
+  }
+}
+
+TEST_P(Trace, SecondBackwardInsideIsAnError) {
+  Tensor w = vec({1}, true);
+  auto twice = compile(
+      [&](bool retain) {
+        Tensor loss = sum(w * w);
+        loss.backward({}, retain);
+        loss.backward();
+      },
+      options());
+  EXPECT_THROW(twice(false), Error);
+  w.set_grad({});
+  twice(true);
+  EXPECT_EQ(values(w.grad())[0], 4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, Trace, testing::Values(Backend::reference, Backend::native),
                          [](const auto& info) {
                            return info.param == Backend::native ? "native" : "reference";
