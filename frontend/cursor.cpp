@@ -36,12 +36,6 @@ Cursor::~Cursor() {
   if (primary_) trie_.primary_busy = false;
 }
 
-Slot Cursor::slot_of(const TensorImpl& t) const {
-  if (t.cursor_call == call_) return t.slot;
-  const auto it = external_slots_.find(&t);
-  return it == external_slots_.end() ? kUnbound : it->second;
-}
-
 ExternalMeta Cursor::meta_of(const TensorImpl& t) const {
   ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t)};
   const auto it = storages_.find(t.storage.get());
@@ -85,7 +79,7 @@ void Cursor::bind(const Binding& b, const ImplPtr& t) {
   KILN_CHECK(!t->pending() || t->storage, invalid, "{}: a pending tensor of another trace is used here",
              describe(*t));
   externals_.push_back(t);
-  external_slots_[t.get()] = b.slot;
+  external_slots_.insert(t.get(), b.slot);
   storages_.try_emplace(t->storage.get(), b.slot, t->offset);
   if (slot_impls_.size() <= static_cast<size_t>(b.slot)) slot_impls_.resize(static_cast<size_t>(b.slot) + 1);
   slot_impls_[static_cast<size_t>(b.slot)] = t;

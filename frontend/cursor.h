@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "frontend/dispatch.h"
+#include "frontend/slot_table.h"
 #include "frontend/stage.h"
 #include "frontend/state.h"
 #include "frontend/trace.h"
@@ -71,7 +72,9 @@ class Cursor {
   static constexpr Slot kUnbound = -2;
 
   // cursor.cpp: following.
-  Slot slot_of(const TensorImpl& t) const;
+  Slot slot_of(const TensorImpl& t) const {
+    return t.cursor_call == call_ ? t.slot : external_slots_.find(&t, kUnbound);
+  }
   bool matches(const Event& e, const CallInfo& info) const;
   bool matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const;
   ExternalMeta meta_of(const TensorImpl& t) const;
@@ -125,7 +128,7 @@ class Cursor {
   int depth_ = 0;
 
   std::vector<ImplPtr> externals_;
-  std::unordered_map<const TensorImpl*, Slot> external_slots_;
+  SlotTable external_slots_;
   std::unordered_map<const Storage*, std::pair<Slot, int64_t>> storages_;
   std::vector<uint64_t> scalars_;
   std::vector<ImplPtr> slot_impls_;  ///< per slot: the handle or external of this call, as far as known
