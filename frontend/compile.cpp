@@ -33,7 +33,7 @@ CallableStats trie_stats(Trie& trie) {
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds)
     stats.builds.push_back(
-        {b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes});
+        {b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes, b.work});
   return stats;
 }
 
@@ -59,3 +59,14 @@ void CompiledCall::finish() {
 }
 
 }  // namespace kiln::detail
+
+namespace kiln {
+
+double limit_seconds(const Build& build, int threads) {
+  const MachineLimits limits = machine_limits(threads);
+  double sum = 0;
+  for (const auto& [bytes, flops] : build.work) sum += limits.seconds(bytes, flops);
+  return sum;
+}
+
+}  // namespace kiln

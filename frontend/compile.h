@@ -38,7 +38,12 @@ struct Build {
   int compiled = 0;         ///< of those, compiled now
   bool from_cache = false;  ///< the whole plan came from the disk cache
   int64_t arena_bytes = 0;
+  std::vector<std::pair<double, double>> work;  ///< bytes to move and FLOPs of each launch of a call
 };
+
+/// Seconds that a call of this build cannot go below here: each launch at the slower of what memory and
+/// arithmetic allow. 0 threads: all. Blocks: measures the machine on the first call (about 0.4 s).
+double limit_seconds(const Build& build, int threads = 0);
 
 struct CallableStats {
   uint64_t calls = 0;
@@ -88,7 +93,7 @@ class Compiled {
   }
 
   /// Calls and builds so far, with the reason of each build.
-  CallableStats stats() const { return detail::trie_stats(*trie_); }
+  CallableStats stats() const { return trie_ ? detail::trie_stats(*trie_) : CallableStats{}; }
 
  private:
   F fn_;

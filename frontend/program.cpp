@@ -61,6 +61,21 @@ class NativeProgram : public Program {
     executable_.run({externals, fresh, scalars, {}, threads_, profiler_.get()});
   }
   int64_t arena_bytes() const { return executable_.arena_bytes({}); }
+  /// Bytes to move and FLOPs of each launch.
+  std::vector<std::pair<double, double>> work() const {
+    const Plan& plan = executable_.plan();
+    const std::vector<int64_t> dims = executable_.dims({});
+    const auto value = [&](DimIndex i) {
+      return i < 0 ? 0.0 : static_cast<double>(dims[static_cast<size_t>(i)]);
+    };
+    std::vector<std::pair<double, double>> out;
+    for (const Launch& l : plan.launches) {
+      if (l.profile < 0) continue;
+      const ProfileRow& row = plan.profile[static_cast<size_t>(l.profile)];
+      out.emplace_back(value(row.bytes), value(row.flops));
+    }
+    return out;
+  }
 
  private:
   std::shared_ptr<LoadedImage> image_;
@@ -99,6 +114,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   record.from_cache = compiled.stats.from_cache;
   auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options);
   record.arena_bytes = std::max(record.arena_bytes, program->arena_bytes());
+  for (const auto& w : program->work()) record.work.push_back(w);
   return program;
 }
 

@@ -140,6 +140,7 @@ struct BuildRecord {
   int kernels = 0, nodes = 0, compiled = 0;
   int64_t arena_bytes = 0;
   bool from_cache = false;
+  std::vector<std::pair<double, double>> work;  ///< bytes and FLOPs of each launch
 };
 
 }  // namespace kiln::detail

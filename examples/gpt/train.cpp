@@ -97,11 +97,15 @@ void print_summary(const Options& o, const Summary& s, const kiln::CallableStats
   if (std::isfinite(s.eager_step_ms)) fmt::print("; eager {:.1f} ms", s.eager_step_ms);
   fmt::print("\n");
   if (o.eager) return;
-  int64_t nodes = 0;
-  for (const kiln::Build& b : stats.builds) nodes += b.nodes;
-  fmt::print("compile {:.2f} s{}; {} builds, {} kernels for {} ops, arena {:.1f} MB\n", s.compile_s,
-             s.warm ? " (from the disk cache)" : "", s.builds, s.kernels, nodes, s.arena_mb);
-  for (const kiln::Build& b : stats.builds) fmt::print("  build: {} ({:.2f} s)\n", b.reason, b.seconds);
+  fmt::print("compile {:.2f} s{}; arena {:.1f} MB\n", s.compile_s,
+             s.warm ? " (from the disk cache)" : "", s.arena_mb);
+  for (const kiln::Build& b : stats.builds) {
+    const double limit = 1e3 * kiln::limit_seconds(b, static_cast<int>(o.threads));
+    fmt::print("  build: {} ({:.2f} s); {} ops fused into {} launches of {} kernels; this machine's limit "
+               "for them {:.1f} ms, {:.0f} % of it reached\n",
+               b.reason, b.seconds, b.nodes, b.work.size(), b.kernels, limit,
+               s.step_ms > 0 ? 100 * limit / s.step_ms : 0);
+  }
 }
 
 /// Everything after the session is ready, with the callables of the chosen mode.
