@@ -106,6 +106,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
     layouts.push_back({std::vector<Dim>(input_strides[i].begin(), input_strides[i].end()), Dim(0)});
   }
   Context& c = context();
+  check_runs_here(c.target);
   const int threads = options.threads > 0 ? options.threads : default_threads();
   CompiledProgram compiled = compile_program(g, layouts, c.target, {}, &c.cache, threads);
   if (options.profiler) name_user_lines(g, compiled.plan);
