@@ -24,6 +24,7 @@ class Workload {
 
 const std::vector<std::string>& workload_names();
 /// Throws: invalid, on an unknown name.
-std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads, bool profile = false);
+std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads,
+                                        bool profile = false);
 
 }  // namespace kiln::bench
