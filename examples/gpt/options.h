@@ -13,7 +13,7 @@ namespace gpt {
 struct Options {
   std::string data = kFortunes;
   int64_t layers = 4, dim = 128, heads = 4, seq = 64, batch = 16;
-  int64_t steps = 1000, warmup = 100, eval_every = 250, save_every = 0, sample = 400, threads = 0;
+  int64_t steps = 800, warmup = 100, eval_every = 200, save_every = 0, sample = 400, threads = 0;
   int64_t eager_steps = 20;
   uint64_t seed = 1;
   double lr = 3e-3, weight_decay = 0.1, clip = 1.0, dropout = 0, temperature = 0.8;
