@@ -45,7 +45,10 @@ class Lowering {
     make_cells();
     for (size_t i = 0; i < g_.inputs.size(); ++i)
       if (needs_dense(i)) make_dense(i);
-    for (const Step& s : fused_.steps) s.kernel >= 0 ? add_kernel(fused_.kernels[s.kernel]) : add_node(s);
+    for (const Step& s : fused_.steps) {
+      if (s.node >= 0) add_node(s);
+      else add_kernel(fused_.kernels[s.kernel]);
+    }
     find_overwrites();
     std::vector<int> clashes;
     std::vector<std::vector<int>> intervals = detail::schedule(works_, overwrites_, cell_count(), clashes);
@@ -269,6 +272,18 @@ class Lowering {
     return out;
   }
 
+  /// The kernel after a contraction as its epilogue, if its parameters can say which one is the result.
+  std::optional<detail::Epilogue> epilogue_of(const Step& s, const Node& n) const {
+    if (s.kernel < 0) return {};
+    const FusedKernel& k = fused_.kernels[s.kernel];
+    const Binding result{Binding::Kind::value, n.out.id};
+    const auto at = std::find(k.params.begin(), k.params.end(), result);
+    if (at == k.params.end()) return {};
+    detail::Epilogue e{k.kernel, static_cast<int>(at - k.params.begin()), s.keep};
+    loop::canonicalize(e.kernel, true);
+    return e;
+  }
+
   void add_contract(const Step& s, const Node& n) {
     if (numel(g_.type(n.in[0]).shape).is(0)) {  // sums of nothing
       add_fill(g_.type(n.out).shape, g_.type(n.out).dtype, {}, -1, value_cell(n.out), {s.node});
@@ -277,26 +292,58 @@ class Lowering {
     std::vector<Operand> operands = s.operands;
     int from[2] = {value_cell(operands[0].base), value_cell(operands[1].base)};
     detail::ContractKernel k;
+    std::optional<detail::Epilogue> epilogue = epilogue_of(s, n);
     bool which[2];
-    if (!detail::lower_contract(g_, n, operands, target_, k, which)) {
+    if (!detail::lower_contract(g_, n, operands, target_, k, which, &epilogue)) {
       for (size_t i = 0; i < 2; ++i)
         if (which[i]) operands[i] = copied(n, i, operands[i], &from[i]);
-      const bool ok = detail::lower_contract(g_, n, operands, target_, k, which);
+      const bool ok = detail::lower_contract(g_, n, operands, target_, k, which, &epilogue);
       KILN_ASSERT(ok, "dot_general over dense operands does not lower");
     }
     Work w;
-    w.cells = {from[0], from[1], value_cell(n.out)};
+    w.cells = {from[0], from[1]};
     w.reads = {from[0], from[1]};
-    w.writes = {value_cell(n.out)};
+    w.nodes = {s.node};
+    if (epilogue) {
+      w.in_place = true;
+      w.spread = {from[0], from[1]};
+      add_epilogue_cells(fused_.kernels[s.kernel], *epilogue, w);
+    } else {
+      w.cells.push_back(value_cell(n.out));
+      w.writes = {value_cell(n.out)};
+    }
     w.dims = k.dims;
     w.scratch = k.scratch;
-    w.nodes = {s.node};
-    w.bytes = cells_[from[0]].bytes + cells_[from[1]].bytes + cells_[n.out.id].bytes;
+    for (int c : w.cells) w.bytes = w.bytes + cells_[c].bytes;
     w.flops = contract_flops(n);
     add_source(k.source);
-    const int workspace = k.has_workspace ? new_cell(cells_[n.out.id].dtype, k.workspace, "split_k") : -1;
+    add_launches(k, std::move(w), cells_[n.out.id].dtype);
+    if (s.kernel < 0 || epilogue) return;
+    FusedKernel apart = fused_.kernels[s.kernel];
+    loop::canonicalize(apart.kernel);
+    add_kernel(apart);
+  }
+  /// Cells of the epilogue's parameters; the result itself is written only when kept.
+  void add_epilogue_cells(const FusedKernel& f, const detail::Epilogue& e, Work& w) {
+    for (size_t i = 0; i < f.params.size(); ++i) {
+      const int c = cell_of(f.params[i]);
+      w.cells.push_back(c);
+      if (static_cast<int>(i) == e.accumulator) {
+        if (e.keep) w.writes.push_back(c);
+        else w.cells.back() = w.cells[0];  // not looked at
+        continue;
+      }
+      if (f.kernel.params[i].read) w.reads.push_back(c);
+      if (f.kernel.params[i].written) w.writes.push_back(c);
+    }
+    w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
+  }
+  /// One launch, or with a split k two: ranges into the workspace, then their sum.
+  void add_launches(const detail::ContractKernel& k, Work w, DType dtype) {
+    const int workspace = k.has_workspace ? new_cell(dtype, k.workspace, "split_k") : -1;
+    const Work whole = w;
     for (size_t i = 0; i < k.launches.size(); ++i) {
-      Work part = w;
+      Work part = whole;
       part.kernel = kernel_index(k.launches[i].first);
       part.tasks = k.launches[i].second;
       if (workspace >= 0) {

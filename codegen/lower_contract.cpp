@@ -4,6 +4,7 @@
 
 #include "codegen/lower_parts.h"
 #include "codegen/matmul.h"
+#include "codegen/source_epilogue.h"
 #include "ir/base/hash.h"
 
 namespace kiln::detail {
@@ -96,6 +97,16 @@ void lay_result(MatmulSpec& spec, size_t from_b) {
   }
 }
 
+std::string commented(const std::string& text) {
+  std::string s;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    s += "//   " + text.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return s;
+}
+
 /// Index sets as batch axes, m, n and k. False when an operand must be copied first: see lower_contract.
 bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, MatmulSpec& spec,
                    bool which[2]) {
@@ -132,31 +143,50 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
 }  // namespace
 
 bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, ContractKernel& out, bool which[2]) {
+                    const CpuTarget& target, ContractKernel& out, bool which[2],
+                    std::optional<Epilogue>* epilogue) {
   MatmulSpec spec;
   if (!contract_spec(g, n, operands, spec, which)) return false;
   MatmulTarget t;
   t.vector_bytes = target.vector_bytes;
   t.vector_registers = target.vector_bytes == 64 ? 32 : 16;
   const MatmulSchedule s = choose_matmul_schedule(spec, t);
-  DimTable table;
+  if (epilogue && *epilogue && !is_epilogue((*epilogue)->kernel, spec.batch)) epilogue->reset();
   // Printed twice: the name is the hash of the text.
-  const MatmulSource draft = print_matmul("k_matmul", spec, s, {}, table);
-  const std::string name = "k_" + hash128(draft.text).hex();
-  DimTable dims;
-  const MatmulSource m = print_matmul(name, spec, s, {}, dims);
-  out.source = {name + ".cpp", "// dot_general\n#include \"kiln_cpu.h\"\n" + m.text, {}};
-  out.scratch = Dim(0);
-  for (const MatmulLaunch& l : m.launches) {
-    out.source.symbols.push_back(l.symbol);
-    out.launches.emplace_back(l.symbol, l.tasks);
-    const bool known = l.scratch_bytes.is_const() && out.scratch.is_const();
-    out.scratch = known ? Dim(std::max(out.scratch.value(), l.scratch_bytes.value()))
-                        : max(out.scratch, l.scratch_bytes);
+  std::string name = "k_matmul";
+  for (int pass = 0; pass < 2; ++pass) {
+    DimTable dims;
+    MatmulHooks hooks;
+    int workspace = 3;
+    std::optional<EpilogueText> text;
+    if (epilogue && *epilogue) {
+      text.emplace((*epilogue)->kernel, (*epilogue)->accumulator, (*epilogue)->keep, spec.batch);
+      hooks.setup = text->setup(dims);
+      hooks.epilogue = [&](const MatmulVector& v) { return text->at(v); };
+      workspace = 2 + static_cast<int>((*epilogue)->kernel.params.size());
+    }
+    const MatmulSource m = print_matmul(name, spec, s, hooks, dims, workspace);
+    if (pass == 0) {
+      name = "k_" + hash128(m.text).hex();
+      continue;
+    }
+    const std::string head =
+        text ? "// dot_general and epilogue\n" + commented(loop::print((*epilogue)->kernel))
+             : "// dot_general\n";
+    out.source = {name + ".cpp", head + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
+    out.launches.clear();
+    out.scratch = Dim(0);
+    for (const MatmulLaunch& l : m.launches) {
+      out.source.symbols.push_back(l.symbol);
+      out.launches.emplace_back(l.symbol, l.tasks);
+      const bool known = l.scratch_bytes.is_const() && out.scratch.is_const();
+      out.scratch = known ? Dim(std::max(out.scratch.value(), l.scratch_bytes.value()))
+                          : max(out.scratch, l.scratch_bytes);
+    }
+    out.dims = dims.dims();
+    out.has_workspace = m.workspace_buffer >= 0;
+    out.workspace = m.workspace_bytes;
   }
-  out.dims = dims.dims();
-  out.has_workspace = m.workspace_buffer >= 0;
-  out.workspace = m.workspace_bytes;
   return true;
 }
 

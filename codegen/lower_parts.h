@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Work {
   std::vector<int> reads, writes;
   std::vector<Dim> dims;
   Dim tasks, scratch;
-  bool in_place = false;  ///< may write a buffer that it also reads
+  bool in_place = false;    ///< may write a buffer that it also reads, but not
+  std::vector<int> spread;  ///< what it reads beside the places it writes (operands of a matmul)
   Dim bytes, flops;
   std::vector<int> nodes;
 };
@@ -71,9 +73,18 @@ struct ContractKernel {
   Dim scratch, workspace;
   bool has_workspace = false;
 };
+/// A kernel to print into the matmul; its parameter `accumulator` is the matmul's result.
+struct Epilogue {
+  loop::Kernel kernel;  ///< canonical, roles kept
+  int accumulator = -1;
+  bool keep = false;  ///< the result itself is stored, too
+};
 /// Empty when the operands' strides do not allow it: which[i] then says that operand i must be copied.
+/// With an epilogue the kernel's parameters are a, b, those of the epilogue, workspace; `epilogue` is reset
+/// when it does not fit the matmul, which is then without.
 bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, ContractKernel& out, bool which[2]);
+                    const CpuTarget& target, ContractKernel& out, bool which[2],
+                    std::optional<Epilogue>* epilogue = nullptr);
 
 /// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
 struct WholeKernel {

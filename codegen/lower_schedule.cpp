@@ -37,7 +37,9 @@ bool honour(const std::vector<Work>& works, const Overwrite& o, int writer, Orde
     if (std::count(works[w].reads.begin(), works[w].reads.end(), o.old_cell))
       readers.push_back(static_cast<int>(w));
   for (int r : readers) {
-    if (r == writer ? !works[r].in_place : order.reaches(writer, r)) return false;
+    const Work& w = works[r];
+    const bool apart = !w.in_place || std::count(w.spread.begin(), w.spread.end(), o.old_cell);
+    if (r == writer ? apart : order.reaches(writer, r)) return false;
   }
   for (int r : readers) order.add(r, writer);
   return true;

@@ -42,11 +42,13 @@ struct Operand {
   TensorLayout layout;  ///< of the operand's shape
 };
 
-/// A kernel, or a node that stays whole.
+/// A kernel, or a node that stays whole, or both: a contraction and the kernel that may become its epilogue.
+/// Such a kernel is not yet canonical: its batch, row and column axes are those of the contraction's result.
 struct Step {
   int kernel = -1;
   int node = -1;
   std::vector<Operand> operands;
+  bool keep = false;  ///< others read the node's result, too: it must be stored
 };
 
 /// What the tasks of a kernel leave for the kernel that combines them: one row of `columns` per task.

@@ -16,40 +16,6 @@ using loop::InstrKind;
 
 namespace {
 
-/// Decides what is still free: without columns all axes but the last are rows.
-void settle_roles(Group& q) {
-  const bool has_cols =
-      std::any_of(q.roles.begin(), q.roles.end(), [](const auto& r) { return r == AxisRole::col; });
-  const bool any = std::any_of(q.roles.begin(), q.roles.end(), [](const auto& r) { return r.has_value(); });
-  for (size_t i = 0; i < q.roles.size(); ++i)
-    if (!q.roles[i])
-      q.roles[i] = !has_cols && !any && i + 1 == q.roles.size() ? AxisRole::col : AxisRole::row;
-  for (size_t i = 0; i < q.axes.size(); ++i) q.axes[i].role = *q.roles[i];
-}
-
-/// Batch, row and column axes in this order; within a role as they stand.
-void order_axes(Group& q) {
-  std::vector<int> order;
-  for (AxisRole r : {AxisRole::batch, AxisRole::row, AxisRole::col})
-    for (size_t i = 0; i < q.axes.size(); ++i)
-      if (q.axes[i].role == r) order.push_back(static_cast<int>(i));
-  std::vector<int> to(order.size());
-  std::vector<loop::Axis> axes;
-  for (size_t i = 0; i < order.size(); ++i) {
-    to[order[i]] = static_cast<int>(i);
-    axes.push_back(q.axes[order[i]]);
-  }
-  q.axes = std::move(axes);
-  for (Sink& s : q.sinks) {
-    for (Index& x : s.at.idx)
-      for (IndexTerm& t : x.terms) t.axis = to[t.axis];
-    for (int& a : s.reduced) a = to[a];
-    for (int& a : s.kept) a = to[a];
-  }
-  for (RowReduce& r : q.reduces)
-    for (int& a : r.axes) a = to[a];
-}
-
 /// Where partial `value` lies: strides per kept dim of the reduced operand, and between tasks of one batch
 /// element.
 struct PartialLayout {
@@ -68,6 +34,8 @@ class Builder {
       order_axes(*groups_.back());
     }
     partials_.resize(p.values.size());
+    if (o.fuse) epilogue_of_ = find_epilogues(g, p, groups_);
+    for (const auto& [group, x] : epilogue_of_) with_epilogue_.insert(x->step);
   }
 
   FusedGraph run() {
@@ -75,7 +43,7 @@ class Builder {
       if (q) lay_partials(*q);
     for (int s : ordered_steps()) {
       if (groups_[s]) build_group(s);
-      else build_opaque(s);
+      else if (!with_epilogue_.count(s)) build_opaque(s);
     }
     for (int slot : p_.copies) build_copy(slot);
     return std::move(out_);
@@ -182,12 +150,25 @@ class Builder {
     st.k.kernel.axes = q.axes;
     for (const Sink& k : sinks) k.partial ? emit_partial(st, k) : emit_store(st, k);
     finish(st);
+    const auto at = epilogue_of_.find(s);
+    if (at == epilogue_of_.end()) return;
+    Step& step = out_.steps.back();
+    step.node = at->second->node;
+    step.operands = at->second->operands;
+    step.keep = is_kept(*at->second, s);
+  }
+  /// Whether somebody beside group s reads the contraction's result.
+  bool is_kept(const Opaque& x, int s) const {
+    const Value v = g_.nodes[x.node].out;
+    for (const GraphOutput& o : g_.outputs)
+      if (o.value == v) return true;
+    return p_.succ[x.step].size() > 1 || p_.succ[x.step].count(s) == 0;
   }
 
   void finish(State& st) {
     loop::infer_axes(st.k.kernel);
     loop::verify(st.k.kernel);
-    loop::canonicalize(st.k.kernel);
+    if (!epilogue_of_.count(st.step)) loop::canonicalize(st.k.kernel);
     st.k.nodes.assign(st.nodes.begin(), st.nodes.end());
     out_.steps.push_back({static_cast<int>(out_.kernels.size()), -1, {}});
     out_.kernels.push_back(std::move(st.k));
@@ -514,7 +495,9 @@ class Builder {
   const Partition& p_;
   const FuseOptions& o_;
   std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<PartialLayout> partials_;  // by value
+  std::vector<PartialLayout> partials_;       // by value
+  std::map<int, const Opaque*> epilogue_of_;  // group -> the contraction it follows
+  std::set<int> with_epilogue_;               // steps of those contractions
   FusedGraph out_;
 };
 
@@ -539,6 +522,9 @@ std::string print(const FusedGraph& f, const Graph& g) {
     return fmt::format("{}{}", kNames[static_cast<int>(b.kind)], b.id);
   };
   for (const Step& step : f.steps) {
+    if (step.kernel >= 0 && step.node >= 0)
+      s += fmt::format("node {} -> %{}{}, epilogue:\n", def(g.nodes[step.node].op).name,
+                       g.nodes[step.node].out.id, step.keep ? " kept" : "");
     if (step.kernel < 0) {
       s += fmt::format("node {} -> %{}\n", def(g.nodes[step.node].op).name, g.nodes[step.node].out.id);
       continue;

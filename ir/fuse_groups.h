@@ -110,6 +110,16 @@ Group merged(const Group& a, const Group& b, std::vector<int> to);
 /// Roles fit every reduction: rows reduced over are rows, and a reduction takes all columns or none.
 bool consistent(const Group& q);
 
+/// Decides what is still free: without columns all axes but the last are rows.
+void settle_roles(Group& q);
+/// Batch, row and column axes in this order; within a role as they stand.
+void order_axes(Group& q);
+
+/// For contractions the first group that can be the epilogue, by group. Gives that group the roles of the
+/// result's dims.
+std::map<int, const Opaque*> find_epilogues(const Graph& g, const Partition& p,
+                                            std::vector<std::unique_ptr<Group>>& groups);
+
 /// Layout of a value in memory.
 TensorLayout memory_layout(const Graph& g, const FuseOptions& options, int value);
 /// The access that walks the axes in order, one per dim (none for dims of extent 1).

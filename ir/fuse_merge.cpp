@@ -168,4 +168,36 @@ bool consistent(const Group& q) {
   }
   return true;
 }
+void settle_roles(Group& q) {
+  const bool has_cols =
+      std::any_of(q.roles.begin(), q.roles.end(), [](const auto& r) { return r == AxisRole::col; });
+  const bool any = std::any_of(q.roles.begin(), q.roles.end(), [](const auto& r) { return r.has_value(); });
+  for (size_t i = 0; i < q.roles.size(); ++i)
+    if (!q.roles[i])
+      q.roles[i] = !has_cols && !any && i + 1 == q.roles.size() ? AxisRole::col : AxisRole::row;
+  for (size_t i = 0; i < q.axes.size(); ++i) q.axes[i].role = *q.roles[i];
+}
+
+void order_axes(Group& q) {
+  std::vector<int> order;
+  for (AxisRole r : {AxisRole::batch, AxisRole::row, AxisRole::col})
+    for (size_t i = 0; i < q.axes.size(); ++i)
+      if (q.axes[i].role == r) order.push_back(static_cast<int>(i));
+  std::vector<int> to(order.size());
+  std::vector<loop::Axis> axes;
+  for (size_t i = 0; i < order.size(); ++i) {
+    to[order[i]] = static_cast<int>(i);
+    axes.push_back(q.axes[order[i]]);
+  }
+  q.axes = std::move(axes);
+  for (Sink& s : q.sinks) {
+    for (Index& x : s.at.idx)
+      for (IndexTerm& t : x.terms) t.axis = to[t.axis];
+    for (int& a : s.reduced) a = to[a];
+    for (int& a : s.kept) a = to[a];
+  }
+  for (RowReduce& r : q.reduces)
+    for (int& a : r.axes) a = to[a];
+}
+
 }  // namespace kiln::detail

@@ -177,15 +177,15 @@ void infer_axes(Kernel& k) {
   }
 }
 
-void canonicalize(Kernel& k) {
+void canonicalize(Kernel& k, bool keep_roles) {
   for (int a = static_cast<int>(k.axes.size()); a-- > 0;)
     if (k.axes[a].extent.is(1)) remove_axis(k, a);
   infer_axes(k);
-  const bool free = is_free(k);
+  const bool free = !keep_roles && is_free(k);
   if (free)
     for (Axis& a : k.axes) a.role = AxisRole::col;
   for (int a = static_cast<int>(k.axes.size()) - 1; a-- > 0;) {
-    if (!mergeable(k, a)) continue;
+    if (!mergeable(k, a) || (keep_roles && k.axes[a].role == AxisRole::batch)) continue;
     k.axes[a + 1].extent = k.axes[a].extent * k.axes[a + 1].extent;
     remove_axis(k, a);
   }

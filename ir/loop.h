@@ -105,7 +105,8 @@ Dim row_chunks(const Kernel& k);
 /// Sets each instruction's mask of axes from its operands and index.
 void infer_axes(Kernel& k);
 /// Drops axes of extent 1, merges neighbouring axes that every index walks as one, and numbers the dims.
-void canonicalize(Kernel& k);
+/// Roles that no reduction needs are chosen anew unless kept; then batch axes stay apart.
+void canonicalize(Kernel& k, bool keep_roles = false);
 /// Canonical text: equal kernels print equally, whatever graph they came from.
 std::string print(const Kernel& k);
 /// Throws: internal, naming instruction and fault.

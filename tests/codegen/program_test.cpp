@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
 #include "tests/codegen/compiled.h"
@@ -116,6 +117,54 @@ TEST(Program, LayerNormBackwardWithColumnSums) {
   output %12
 })",
               30000);
+}
+
+/// [m,k] x [n,k] + bias, through exp, plus a residual; the sum before exp is kept when `keep`.
+std::string linear(const char* dtype, int m, int n, int k, bool keep) {
+  std::string text = "graph g {\n";
+  const auto add = [&](const char* line) {
+    text += fmt::format(fmt::runtime(line), fmt::arg("t", dtype), fmt::arg("m", m), fmt::arg("n", n),
+                        fmt::arg("k", k)) +
+            "\n";
+  };
+  add("%0 = input {t}[{m},{k}] arg");
+  add("%1 = input {t}[{n},{k}] param");
+  add("%2 = input {t}[{n}] param");
+  add("%3 = input {t}[{m},{n}] arg");
+  add("%4 = {t}[{m},{n}] dot_general %0, %1 {{batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}}");
+  add("%5 = {t}[{m},{n}] expand %2 {{shape=[{m},{n}]}}");
+  add("%6 = {t}[{m},{n}] add %4, %5");
+  add("%7 = {t}[{m},{n}] sigmoid %6");
+  add("%8 = {t}[{m},{n}] add %7, %3");
+  add("output %8");
+  if (keep) add("output %4");
+  return text + "}";
+}
+
+TEST(Program, MatmulEpilogues) {
+  for (const char* dtype : {"f32", "f64"})
+    for (bool keep : {false, true})
+      for (auto [m, n, k] : {std::array{2, 3, 5}, {37, 53, 19}, {64, 64, 64}, {130, 260, 70}}) {
+        const std::string text = linear(dtype, m, n, k, keep);
+        expect_same(text, k);
+        const Compiled c(text);
+        EXPECT_EQ(c.program.stats.launches, 1) << print(c.program.plan);
+      }
+}
+
+TEST(Program, AttentionScoresWithScaleAreOneLaunch) {
+  const char* text = R"(graph g {
+  %0 = input f32[2,9,3,8] arg
+  %1 = input f32[2,9,3,8] arg
+  %2 = f32[2,3,9,8] permute %0 {dims=(0,2,1,3)}
+  %3 = f32[2,3,9,8] permute %1 {dims=(0,2,1,3)}
+  %4 = f32[2,3,9,9] dot_general %2, %3 {batch_a=(0,1), batch_b=(0,1), contract_a=(3), contract_b=(3)}
+  %5 = f32[2,3,9,9] constant {value=0.25, dtype=f32, shape=[2,3,9,9]}
+  %6 = f32[2,3,9,9] mul %4, %5
+  output %6
+})";
+  expect_same(text);
+  EXPECT_EQ(Compiled(text).program.stats.launches, 1);
 }
 
 TEST(Program, EmbeddingAndItsGradient) {
