@@ -58,7 +58,8 @@ TEST(GoldenExpr, Errors) {
 }
 
 TEST(GoldenExpr, EveryGoldenParses) {
-  for (const Json& c : load("ops")["cases"]) {
+  const Json ops = load("ops");
+  for (const Json& c : ops["cases"]) {
     const std::string text = parsed(c["expr"].get<std::string>());
     EXPECT_FALSE(text.starts_with("expression")) << text;
   }
