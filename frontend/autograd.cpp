@@ -50,8 +50,8 @@ class EagerBuilder : public Builder {
 /// The part of the tape that a root needs, numbered as values of an EagerBuilder.
 class Tape {
  public:
-  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root) : b_(b) {
-    collect(root);
+  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root, SourceLoc loc) : b_(b) {
+    collect(root, loc);
     std::sort(nodes_.begin(), nodes_.end(), [](auto& x, auto& y) { return x->sequence < y->sequence; });
     for (const auto& n : nodes_) number(n);
   }
@@ -63,7 +63,7 @@ class Tape {
   const std::vector<std::shared_ptr<GradNode>>& nodes() const { return nodes_; }
 
  private:
-  void collect(const std::shared_ptr<GradNode>& root) {
+  void collect(const std::shared_ptr<GradNode>& root, SourceLoc loc) {
     std::vector<std::shared_ptr<GradNode>> stack{root};
     while (!stack.empty()) {
       const auto n = stack.back();
@@ -72,7 +72,7 @@ class Tape {
       KILN_CHECK(
           !n->released, invalid,
           "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
-          n->loc.str());
+          loc.str());
       nodes_.push_back(n);
       for (const GradEdge& e : n->inputs)
         if (e.node) stack.push_back(e.node);
@@ -106,14 +106,6 @@ class Tape {
   std::unordered_map<TensorImpl*, Value> leaf_values_;
 };
 
-Tensor run_hooks(const HookList& hooks, Tensor g) {
-  for (const HookEntry& h : HookList(hooks)) {
-    const Tensor replaced = h.fn(g);
-    if (replaced.defined()) g = replaced;
-  }
-  return g;
-}
-
 void release(const Tape& tape) {
   for (const auto& n : tape.nodes()) {
     n->released = true;
@@ -138,6 +130,17 @@ Tensor seed_gradient(const Tensor& root, const Tensor& gradient, SourceLoc loc) 
 }
 
 }  // namespace
+
+Tensor run_hooks(const HookList& hooks, Tensor g) {
+  for (const HookEntry& h : HookList(hooks)) {
+    const Tensor replaced = h.fn(g);
+    if (!replaced.defined()) continue;
+    KILN_CHECK(replaced.sizes() == g.sizes() && replaced.dtype() == g.dtype(), invalid,
+               "hook: returned {} for a gradient of {}", replaced.type_str(), g.type_str());
+    g = replaced;
+  }
+  return g;
+}
 
 void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
   NoGrad guard;
@@ -165,7 +168,7 @@ void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_grap
   std::map<GradBoundary*, BoundaryGrads> boundaries;
   {
     EagerBuilder b;
-    Tape tape(b, r->grad_fn);
+    Tape tape(b, r->grad_fn, loc);
     BackwardRequest request;
     request.tape = tape.entries;
     request.seeds = {{tape.value_of.at(r->grad_fn.get()), b.add(seed)}};

@@ -117,6 +117,14 @@ void Cursor::advance(Event* e, std::span<const Scalar> scalars, Operands operand
   for (const Scalar& s : scalars)
     scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
   at_ = e;
+  for (const auto& [slot, on] : e->flags) set_flags(slot, on);
+}
+
+void Cursor::set_flags(Slot slot, bool requires_grad) {
+  const ImplPtr t = impl_of(slot);
+  if (!t) return;
+  t->requires_grad = requires_grad;
+  t->is_leaf = !requires_grad;
 }
 
 bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one) {

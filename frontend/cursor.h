@@ -46,6 +46,7 @@ class Cursor {
   std::vector<Tensor> call_scalars(std::span<const Scalar> scalars);
   Tensor emit(Op o, std::span<const Tensor* const> in, Attrs attrs);
   void assign(const Tensor& target, const Tensor& value);
+  void check_later(const Tensor& worst, std::string before, std::string after);
   void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
   /// requires_grad_ on a tensor of this trace, as an event.
   void set_leaf(const Tensor& t, bool on, SourceLoc loc);
@@ -80,6 +81,7 @@ class Cursor {
   ExternalMeta meta_of(const TensorImpl& t) const;
   void bind(const Binding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
+  void set_flags(Slot slot, bool requires_grad);
   void advance(Event* e, std::span<const Scalar> scalars, Operands operands);
 
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.

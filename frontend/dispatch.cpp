@@ -46,6 +46,12 @@ void assign(const Tensor& target, const Tensor& value) {
   eager_assign(target, value);
 }
 
+void check_value(const Tensor& worst, std::string before, std::string after) {
+  if (Cursor* c = state().cursor) return c->check_later(worst, std::move(before), std::move(after));
+  const int64_t v = worst.item<int64_t>();
+  KILN_CHECK(v == kNothingWrong, invalid, "{}{}{}", before, v, after);
+}
+
 void materialise(TensorImpl& t, const char* what, SourceLoc loc) {
   if (t.storage) return;
   KILN_CHECK(!t.dropped.known(), invalid,

@@ -35,6 +35,14 @@ void record(Op o, std::span<const Tensor* const> in, Attrs attrs, const ImplPtr&
   out->is_leaf = false;
   out->grad_fn = std::move(node);
 }
+
+void link_view(TensorImpl& view, const ImplPtr& source, Op o, const Attrs& attrs) {
+  view.base = source->base ? source->base : source;
+  view.chain = source->chain;
+  view.chain.emplace_back(o, attrs);
+  // A view made under no_grad never gets a history, but writes to it reach its base's.
+  view.rewritten = state().grad_enabled ? view.base->rewritten : TensorImpl::kNoHistory;
+}
 }  // namespace
 
 Type TensorImpl::type() const { return {dtype, Shape(shape.begin(), shape.end())}; }
@@ -42,6 +50,11 @@ Type TensorImpl::type() const { return {dtype, Shape(shape.begin(), shape.end())
 TensorRef TensorImpl::ref() const {
   KILN_ASSERT(storage, "no memory behind {}", describe(*this));
   return {dtype, storage->data + offset * static_cast<int64_t>(dtype_size(dtype)), shape, strides};
+}
+
+std::string write_to_leaf(const TensorImpl& t, bool view) {
+  return fmt::format("{}: {} is a {}leaf that requires grad (write to it under no_grad, or to a copy of it)",
+                     state().place(), describe(t), view ? "view of a " : "");
 }
 
 std::string describe(const TensorImpl& t) {
@@ -53,7 +66,9 @@ std::string describe(const TensorImpl& t) {
 const TensorImpl& checked(const Tensor& t, const char* what, Loc loc) {
   if (!t.defined())
     throw Error(ErrorKind::invalid,
-                fmt::format("{} ({}): the tensor is undefined", what, SourceLoc(loc).str()), loc);
+                loc.known() ? fmt::format("{} ({}): the tensor is undefined", what, loc.str())
+                            : fmt::format("{}: the tensor is undefined", what),
+                loc);
   return *t.impl();
 }
 
@@ -99,6 +114,7 @@ Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs) {
   std::vector<ImplPtr> impls;
   bool wants_grad = false;
   for (const Tensor* t : in) {
+    if (state().grad_enabled) refresh_view(*t->impl());
     materialise(*t->impl(), def(o).name.data(), state().user_loc());
     impls.push_back(t->impl());
     types.push_back(t->impl()->type());
@@ -108,33 +124,10 @@ Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs) {
   infer_type(o, types, attrs, state().user_loc());
   const ImplPtr out = impl_from_host(evaluate(o, host, attrs), impls);
   if (wants_grad && state().grad_enabled && is_floating(out->dtype) && !def(o).constant_gradient)
-    record(o, in, std::move(attrs), out);
+    record(o, in, attrs, out);
+  const bool view = def(o).view && in.size() == 1 && out->storage == impls[0]->storage;
+  if (view) link_view(*out, impls[0], o, attrs);
   return Tensor(out);
-}
-
-void eager_assign(const Tensor& target, const Tensor& value) {
-  TensorImpl& t = *target.impl();
-  const TensorImpl& v = *value.impl();
-  const SourceLoc loc = state().user_loc();
-  const bool leaf_with_grad = t.is_leaf && t.requires_grad && state().grad_enabled;
-  KILN_CHECK(!leaf_with_grad, invalid,
-             "in-place ({}): {} is a leaf that requires grad (write to it under no_grad, or to a copy of it)",
-             loc.str(), describe(t));
-  if (t.storage == v.storage && t.offset == v.offset && t.strides == v.strides) return;
-  HostTensor source = host_of(v);
-  if (t.storage == v.storage) {  // overlapping views: read all before writing
-    HostTensor copy = make_host_tensor(t.dtype, t.shape);
-    copy_elements(source.ref, copy.ref);
-    source = copy;
-  }
-  copy_elements(source.ref, t.ref());
-  ++t.storage->version;
-  if (!v.grad_fn && !t.grad_fn) return;
-  t.grad_fn = v.grad_fn;
-  t.requires_grad = v.requires_grad;
-  t.is_leaf = !v.grad_fn;
-  if (t.grad_fn) t.grad_fn->output_version = t.storage->version;
-  if (t.grad_fn) t.grad_fn->saved_output = alias_without_history(t);
 }
 
 }  // namespace kiln::detail

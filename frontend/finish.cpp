@@ -92,6 +92,11 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
     wanted.push_back(info.value);
     stage.outputs.push_back({static_cast<int>(i), -1, kAbsent, info.type.dtype, {}, info.overlaps});
   }
+  for (; r.checks_run < r.checks.size(); ++r.checks_run) {
+    wanted.push_back(r.checks[r.checks_run].worst);
+    stage.outputs.push_back({-1, -1, kAbsent, DType::i64, {}, false, static_cast<int>(stage.checks.size())});
+    stage.checks.push_back(r.checks[r.checks_run]);
+  }
   return wanted;
 }
 
@@ -100,7 +105,7 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   // Held values must be computed, not read, where this stage makes them.
   Recorder before = r;
   for (const StageOutput& o : stage.outputs)
-    std::erase_if(before.exported, [&](const auto& p) { return p.second == o.carried; });
+    if (o.carried >= 0) std::erase_if(before.exported, [&](const auto& p) { return p.second == o.carried; });
   Extracted x = extract(before, wanted);
   std::vector<Sizes> strides;
   for (size_t i = 0; i < x.inputs.size(); ++i) {
@@ -162,6 +167,7 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
 void Cursor::run_stage(Event& e) {
   Stage& stage = *e.stage;
   std::vector<HostTensor> inputs, outputs;
+  std::vector<int64_t> worst(stage.checks.size(), kNothingWrong);
   for (const StageInput& in : stage.inputs) {
     const auto i = static_cast<size_t>(in.index);
     switch (in.from) {
@@ -172,6 +178,10 @@ void Cursor::run_stage(Event& e) {
     }
   }
   for (const StageOutput& o : stage.outputs) {
+    if (o.check >= 0) {
+      outputs.push_back({{DType::i64, &worst[static_cast<size_t>(o.check)], {}, {}}, nullptr});
+      continue;
+    }
     if (o.external >= 0) {
       const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
       outputs.push_back(o.staged ? make_host_tensor(x.dtype, x.shape) : host_of(x));
@@ -199,6 +209,9 @@ void Cursor::run_stage(Event& e) {
     if (o.staged) copy_elements(outputs[i].ref, x.ref());
     ++x.storage->version;
   }
+  for (size_t i = 0; i < worst.size(); ++i)
+    KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
+               stage.checks[i].after);
   for (const LiveMemory& m : stage.live) {
     const ImplPtr h = impl_of(m.slot);
     h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
@@ -232,8 +245,7 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
              "{} ({}): the value is pending in a compiled callable on another thread", what, loc.str());
   KILN_CHECK(!trie_.options.full_graph, invalid,
              "{} ({}): reads a tensor's value inside a compiled callable, which full_graph forbids (return "
-             "the tensor, "
-             "or use cond)",
+             "the tensor and read it outside, or select with where)",
              what, loc.str());
   KILN_ASSERT(depth_ == 0, "{} inside the body of an op", what);
   const std::vector<Slot> live = live_slots();
@@ -262,6 +274,13 @@ void Cursor::attach_boundaries(const Stage& stage) {
   saved->externals = externals_;
   for (const ImplPtr& x : externals_) saved->versions.push_back(x->storage->version);
   saved->scalars = scalars_;
+  const std::vector<Slot>& roots = stage.backward->roots();
+  for (const auto& [value, slot] : stage.backward->hooked()) {
+    const ImplPtr t = impl_of(slot);
+    const bool elsewhere = std::find(roots.begin(), roots.end(), slot) != roots.end() ||
+                           std::find(externals_.begin(), externals_.end(), t) != externals_.end();
+    if (t && t->hooks && !t->hooks->empty() && !elsewhere) saved->hooked = describe(*t);
+  }
   auto boundary = std::make_shared<CallBoundary>(stage.backward, saved);
   for (size_t i = 0; i < stage.backward->roots().size(); ++i)
     boundary->attach(*impl_of(stage.backward->roots()[i]), static_cast<int>(i), trie_.options.loc);

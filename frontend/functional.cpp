@@ -43,6 +43,7 @@ Exponentials exponentials(const Tensor& x, const Sizes& dims) {
 }
 
 Tensor softmax_body(const Tensor& x, const Sizes& dims) {
+  if (x.numel() == 0) return unary(op("exp"), x);  // no maximum to shift by, and nothing to compute
   const Exponentials e = exponentials(x, dims);
   return div2(unary(op("exp"), e.shifted), e.sum);
 }
@@ -103,6 +104,7 @@ Tensor log_softmax(const Tensor& x, int64_t dim, Loc loc) {
   require_floating(x, "log_softmax", loc);
   const Sizes dims = wrap_dims({dim}, x.dim(), "log_softmax", loc);
   return call("log_softmax", loc, {&x}, {dim}, {}, [&](const auto&) {
+    if (x.numel() == 0) return unary(op("exp"), x);
     const Exponentials e = exponentials(x, dims);
     return sub2(e.shifted, unary(op("log"), e.sum));
   });
@@ -182,6 +184,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc) {
              "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(),
              ids.type_str(), weight.type_str());
   return call("embedding", loc, {&ids, &weight}, {}, {}, [&](const auto&) {
+    check_indices(ids, weight.size(0), "embedding", loc);
     return apply(op("take"), {&weight, &ids}, {int64_t{0}});
   });
 }
@@ -231,6 +234,20 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
   return reshape_to(expand_to(reshape_to(x, s), wide), merged);
 }
 
+/// The mask broadcasts to the scores, aligned at the right.
+void check_mask(const Tensor& q, const Tensor& k, const Tensor& mask, Loc loc) {
+  Sizes scores = q.sizes();
+  scores.back() = k.size(-2);
+  bool fits = mask.dim() <= q.dim();
+  for (int64_t d = 1; fits && d <= mask.dim(); ++d)
+    fits = mask.size(-d) == 1 || mask.size(-d) == scores[scores.size() - static_cast<size_t>(d)];
+  KILN_CHECK(
+      fits && (mask.dtype() == DType::boolean || mask.dtype() == q.dtype()), invalid,
+      "scaled_dot_product_attention ({}): got mask {} for scores [{}] of {}, expected one that broadcasts "
+      "to them, bool or of their dtype",
+      loc.str(), mask.type_str(), fmt::join(scores, ","), dtype_name(q.dtype()));
+}
+
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                      const AttentionOptions& o, Loc loc) {
   for (const Tensor* t : {&q, &k, &v}) require_floating(*t, "scaled_dot_product_attention", loc);
@@ -242,10 +259,13 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
              loc.str(), q.type_str(), k.type_str(), v.type_str());
   KILN_CHECK(!(mask.defined() && o.is_causal), invalid,
              "scaled_dot_product_attention ({}): give a mask or is_causal, not both", loc.str());
+  KILN_CHECK(o.dropout_p >= 0 && o.dropout_p <= 1, invalid,
+             "scaled_dot_product_attention ({}): dropout_p is {}, expected 0 to 1", loc.str(), o.dropout_p);
   if (o.enable_gqa)
     KILN_CHECK(q.dim() >= 3 && q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3), invalid,
                "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads",
                loc.str(), q.size(-3), k.size(-3));
+  if (mask.defined()) check_mask(q, k, mask, loc);
 }
 }  // namespace
 

@@ -35,6 +35,9 @@ struct HookEntry {
   TensorHook fn;
 };
 
+/// The view ops that lead from a base to a view of it.
+using ViewChain = std::vector<std::pair<Op, Attrs>>;
+
 using HookList = std::vector<HookEntry>;
 
 struct GradNode;
@@ -74,7 +77,12 @@ struct TensorImpl {
   ImplPtr grad;
   std::shared_ptr<GradNode> grad_fn;
   std::shared_ptr<HookList> hooks;  ///< null: none
-  std::string name;                 ///< "fc1.weight" once a module has named it
+  // Eager views: in-place writes reach the history of all views of a base.
+  ImplPtr base;            ///< null unless this is a view
+  ViewChain chain;         ///< from the base
+  static constexpr uint32_t kNoHistory = UINT32_MAX;
+  uint32_t rewritten = 0;  ///< bases: writes that changed history; views: the base's count at grad_fn
+  std::string name;        ///< "fc1.weight" once a module has named it
 
   // Binding to a trace. Only the cursor's thread touches these, and only for handles that the cursor made.
   Cursor* cursor = nullptr;  ///< whose pending value this is; null when materialised

@@ -50,8 +50,7 @@ Sizes sizes_without_classes(const Tensor& x) {
   return s;
 }
 
-void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, const CrossEntropyOptions& o,
-                   const char* name, Loc loc) {
+void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, const char* name, Loc loc) {
   require_floating(x, name, loc);
   require(target, name, loc);
   KILN_CHECK(x.dim() >= 1, invalid, "{} ({}): got logits {}, expected [n, classes]", name, loc.str(),
@@ -63,11 +62,15 @@ void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, 
              target.type_str(), fmt::join(expected, ","));
   KILN_CHECK(!weight.defined() || weight.sizes() == Sizes{x.size(x.dim() == 1 ? 0 : 1)}, invalid,
              "{} ({}): got class weights {} for logits {}", name, loc.str(), weight.type_str(), x.type_str());
-  if (!indices || tracing() || target.numel() == 0) return;
-  const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
-  for (int64_t v : target.to(DType::i64, loc).to_vector<int64_t>(loc))
-    KILN_CHECK((v >= 0 && v < classes) || v == o.ignore_index, invalid,
-               "{} ({}): target {} is out of range for {} classes", name, loc.str(), v, classes);
+}
+
+/// Every target is a class or the ignored one.
+void check_classes(const Tensor& target, const Tensor& ignore, int64_t classes, const char* name, Loc loc) {
+  const Tensor t = cast_to(target, DType::i64);
+  const Tensor outside = binary(op("logical_or"), binary(op("lt"), t, lit(t, 0)),
+                                binary(op("ge"), t, lit(t, static_cast<double>(classes))));
+  check_elements(t, binary(op("logical_and"), outside, binary(op("ne"), t, ignore)), name, loc, "target",
+                 fmt::format("0 to {} or ignore_index", classes - 1));
 }
 
 /// Sum over classes of -weight * p * logp per row, for probability targets.
@@ -124,12 +127,15 @@ Tensor nll_body(const Tensor& logp_any, const Tensor& target, const Tensor& weig
 
 Tensor nll_call(const char* name, const Tensor& x, const Tensor& target, const Tensor& weight,
                 const CrossEntropyOptions& o, Loc loc, bool from_logits) {
-  check_targets(x, target, weight, o, name, loc);
+  check_targets(x, target, weight, name, loc);
+  KILN_CHECK(o.label_smoothing >= 0 && o.label_smoothing <= 1, invalid,
+             "{} ({}): label_smoothing is {}, expected 0 to 1", name, loc.str(), o.label_smoothing);
   std::vector<Scalar> scalars{o.ignore_index};
   if (o.label_smoothing != 0) scalars.emplace_back(o.label_smoothing);
   const Tensor* operands[] = {&x, &target, &weight};
   const int64_t ints[] = {static_cast<int64_t>(o.reduction)};
   return call_many(name, loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+    if (!is_floating(target.dtype())) check_classes(target, s[0], x.size(x.dim() == 1 ? 0 : 1), name, loc);
     const Tensor logp = from_logits ? log_softmax(x, x.dim() == 1 ? 0 : 1, loc) : x;
     return std::vector<Tensor>{nll_body(logp, target, weight, o, s)};
   })[0];

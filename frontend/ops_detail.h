@@ -31,6 +31,14 @@ Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim);
 /// The 0-d tensor of a run-time number in the dtype that an op with `like` gives it.
 Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);
 
+/// The i64 elements of `index` must be in [0, size). Throws: invalid, naming the largest that is not; inside
+/// a compiled callable when the stage has run.
+void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc);
+/// Elements of `values` where `bad` is set are errors: "<name> (<loc>): <what> <value> is out of range;
+/// expected <expected>".
+void check_elements(const Tensor& values, const Tensor& bad, const char* name, Loc loc, const char* what,
+                    const std::string& expected);
+
 /// Checks one operand: defined. Throws: invalid.
 void require(const Tensor& x, const char* name, Loc loc);
 void require_floating(const Tensor& x, const char* name, Loc loc);

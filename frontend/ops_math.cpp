@@ -96,6 +96,26 @@ Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like) {
   return cast_to(scalar, t);
 }
 
+void check_elements(const Tensor& values, const Tensor& bad, const char* name, Loc loc, const char* what,
+                    const std::string& expected) {
+  if (values.numel() == 0) return;
+  const Tensor wide = cast_to(values, DType::i64);
+  const Tensor none = constant_like(wide, static_cast<double>(kNothingWrong));
+  const Tensor wrong = apply(op("where"), {&bad, &wide, &none});
+  check_value(reduce(op("amax"), wrong, wrap_dims({}, wrong.dim(), name, loc), false),
+              fmt::format("{} ({}): {} ", name, loc.str(), what),
+              fmt::format(" is out of range; expected {}", expected));
+}
+
+void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc) {
+  if (index.numel() == 0) return;
+  const Tensor wide = cast_to(index, DType::i64), zero = constant_like(wide, 0),
+               end = constant_like(wide, static_cast<double>(size));
+  const Tensor below = apply(op("lt"), {&wide, &zero}), above = apply(op("ge"), {&wide, &end});
+  check_elements(wide, apply(op("logical_or"), {&below, &above}), name, loc, "index",
+                 fmt::format("0 to {}", size - 1));
+}
+
 void require(const Tensor& x, const char* name, Loc loc) { checked(x, name, loc); }
 
 void require_floating(const Tensor& x, const char* name, Loc loc) {
@@ -234,10 +254,15 @@ Tensor operator+(const TensorArg& a, const TensorArg& b) { return add(a, b); }
 Tensor operator-(const TensorArg& a, const TensorArg& b) { return sub(a, b); }
 Tensor operator*(const TensorArg& a, const TensorArg& b) { return mul(a, b); }
 Tensor operator/(const TensorArg& a, const TensorArg& b) { return div(a, b); }
-Tensor operator-(const Tensor& a) { return neg(a, {}); }
+Tensor operator-(const TensorArg& a) {
+  KILN_CHECK(a.tensor, invalid, "neg ({}): the operand is a number", a.loc.str());
+  return neg(*a.tensor, a.loc);
+}
 
 Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   require(condition, "where", a.loc);
+  if (a.tensor) require(*a.tensor, "where", a.loc);
+  if (b.tensor) require(*b.tensor, "where", b.loc);
   KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool",
              a.loc.str(), condition.type_str());
   const Tensor* operands[] = {&condition, a.tensor, b.tensor};
@@ -283,6 +308,10 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
+  require(x, "masked_fill", loc);
+  require(mask, "masked_fill", loc);
+  KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_fill ({}): the condition is {}, expected bool",
+             loc.str(), mask.type_str());
   return where(mask, TensorArg(value, loc), TensorArg(x, loc));
 }
 
@@ -378,6 +407,7 @@ Tensor argmin(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
 Tensor any(const Tensor& x, Loc loc) { return truth_call("any", op("amax"), x, loc); }
 
 Tensor all(const Tensor& x, Loc loc) {
+  require(x, "all", loc);
   return call("all", loc, {&x}, {}, {},
               [&](const auto&) { return logical_not(any(logical_not(x, loc), loc), loc); });
 }

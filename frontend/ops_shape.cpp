@@ -67,11 +67,17 @@ Tensor ones(Sizes sizes, TensorOptions o, Loc loc) {
   return create("ones", sizes, o, {}, loc, [&](const auto&) { return constant(1, o.dtype, sizes); });
 }
 Tensor empty(Sizes sizes, TensorOptions o, Loc loc) { return zeros(std::move(sizes), o, loc); }
-Tensor zeros_like(const Tensor& t, Loc loc) { return zeros(t.sizes(), {t.dtype()}, loc); }
-Tensor ones_like(const Tensor& t, Loc loc) { return ones(t.sizes(), {t.dtype()}, loc); }
+Tensor zeros_like(const Tensor& t, Loc loc) {
+  require(t, "zeros_like", loc);
+  return zeros(t.sizes(), {t.dtype()}, loc);
+}
+Tensor ones_like(const Tensor& t, Loc loc) {
+  require(t, "ones_like", loc);
+  return ones(t.sizes(), {t.dtype()}, loc);
+}
 
 Tensor arange(int64_t start, int64_t end, int64_t step, TensorOptions o, Loc loc) {
-  KILN_CHECK(step != 0 && (end - start) / step >= 0, invalid,
+  KILN_CHECK(step != 0 && (start == end || (end > start) == (step > 0)), invalid,
              "arange ({}): no way from {} to {} in steps of {}", loc.str(), start, end, step);
   const int64_t n = (end - start + step + (step > 0 ? -1 : 1)) / step;
   const Scalar s0(start), s1(step);
@@ -290,6 +296,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
+  KILN_CHECK(!tensors.empty(), invalid, "stack ({}): no tensors", loc.str());
   std::vector<Tensor> lifted;
   for (const Tensor& x : tensors) lifted.push_back(unsqueeze(x, dim, loc));
   return cat(lifted, dim, loc);
@@ -307,7 +314,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, Loc loc) {
   require(x, "chunk", loc);
-  KILN_CHECK(chunks > 0, invalid, "chunk ({}): {} chunks", loc.str(), chunks);
+  KILN_CHECK(chunks > 0, invalid, "chunk ({}): {} chunks, expected at least one", loc.str(), chunks);
   return split(x, std::max<int64_t>(1, (x.size(dim, loc) + chunks - 1) / chunks), dim, loc);
 }
 
@@ -348,11 +355,18 @@ Tensor triu(const Tensor& x, int64_t diagonal, Loc loc) { return triangle("triu"
 
 namespace {
 template <typename... T>
-Tensor index_call(const char* name, Op o, int64_t dim, Loc loc, const Tensor& x, const T&... rest) {
+Tensor index_call(const char* name, Op o, int64_t dim, Loc loc, const Tensor& x, const Tensor& index,
+                  const T&... src) {
   require(x, name, loc);
-  (require(rest, name, loc), ...);
+  require(index, name, loc);
+  (require(src, name, loc), ...);
+  KILN_CHECK(index.dtype() == DType::i64 || index.dtype() == DType::i32, invalid,
+             "{} ({}): got index {}, expected i64 or i32", name, loc.str(), index.type_str());
   const int64_t d = wrap_dim(dim, x.dim(), name, loc);
-  return call(name, loc, {&x, &rest...}, {d}, {}, [&](const auto&) { return apply(o, {&x, &rest...}, {d}); });
+  return call(name, loc, {&x, &index, &src...}, {d}, {}, [&](const auto&) {
+    if (x.dim() > 0) check_indices(index, x.size(d), name, loc);
+    return apply(o, {&x, &index, &src...}, {d});
+  });
 }
 }  // namespace
 
@@ -374,7 +388,9 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 Tensor Tensor::detach(Loc loc) const {
   return shape_call("detach", loc, *this, {}, [&] {
     NoGrad guard;
-    return apply(op("reshape"), {this}, {dims(sizes())});
+    const Tensor r = apply(op("reshape"), {this}, {dims(sizes())});
+    if (!tracing()) r.impl()->base.reset();  // writes to it are no part of the history
+    return r;
   });
 }
 
@@ -384,15 +400,20 @@ template <typename Body>
 Tensor& in_place(const char* name, Loc loc, Tensor& self, const Tensor* other, std::vector<Scalar> scalars,
                  Body&& update) {
   require(self, name, loc);
-  if (other) require(*other, name, loc);
+  if (other) {
+    require(*other, name, loc);
+    KILN_CHECK(broadcast_shapes(self, *other, name, loc) == self.sizes(), invalid,
+               "{} ({}): {} does not broadcast into {}", name, loc.str(), other->type_str(), self.type_str());
+  }
+  for (size_t d = 0; d < self.sizes().size(); ++d)
+    KILN_CHECK(self.sizes()[d] <= 1 || self.strides()[d] != 0, invalid,
+               "{} ({}): elements of {} share memory (write to a copy)", name, loc.str(), self.type_str());
   const Tensor* operands[] = {&self, other};
   call_many(name, loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
     const Tensor value = update(s);
     KILN_CHECK(is_floating(self.dtype()) || !is_floating(value.dtype()), invalid,
                "{} ({}): a {} result does not go into {}", name, loc.str(), dtype_name(value.dtype()),
                self.type_str());
-    KILN_CHECK(broadcast_shapes(self, value, name, loc) == self.sizes(), invalid,
-               "{} ({}): {} does not broadcast into {}", name, loc.str(), value.type_str(), self.type_str());
     assign(self, expand_to(cast_to(value, self.dtype()), self.sizes()));
     return std::vector<Tensor>{self};
   });

@@ -99,6 +99,7 @@ void CallBoundary::attach(TensorImpl& t, int root, SourceLoc loc) {
   node->output_version = t.storage->version;
   node->boundary = shared_from_this();
   node->boundary_output = root;
+  node->hooks = t.hooks;
   t.grad_fn = std::move(node);
   t.requires_grad = true;
   t.is_leaf = false;
@@ -109,15 +110,20 @@ void CallBoundary::backward(const BoundaryGrads& grads, bool retain_graph, Sourc
              "backward ({}): the compiled forward was already consumed by a backward (pass retain_graph=true "
              "to the first)",
              loc.str());
+  KILN_CHECK(call_->hooked.empty(), unsupported,
+             "backward ({}): {}, made inside a compiled callable, has a hook (call backward inside it, or "
+             "return that tensor)",
+             loc.str(), call_->hooked);
   const std::shared_ptr<SavedCall> call = call_;
   if (!retain_graph) call_.reset();
   std::vector<std::pair<ImplPtr, Tensor>> leaves;
   for (auto& [leaf, g] : outer_->run(*call, grads, loc)) {
-    if (leaf->hooks)
-      for (const HookEntry& h : HookList(*leaf->hooks))
-        if (Tensor replaced = h.fn(g); replaced.defined()) g = replaced;
-    if (leaf->grad_fn) eager_backward(Tensor(leaf), g, retain_graph, loc);
-    else leaves.emplace_back(leaf, std::move(g));
+    if (leaf->grad_fn) {
+      eager_backward(Tensor(leaf), g, retain_graph, loc);  // runs its hooks
+      continue;
+    }
+    if (leaf->hooks) g = run_hooks(*leaf->hooks, g);
+    leaves.emplace_back(leaf, std::move(g));
   }
   accumulate_grads(std::move(leaves));
 }

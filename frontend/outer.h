@@ -16,6 +16,7 @@ struct SavedCall {
   std::vector<ImplPtr> carried, externals;
   std::vector<uint32_t> versions;
   std::vector<uint64_t> scalars;
+  std::string hooked;  ///< text of an intermediate value that has hooks, if any
 };
 
 class OuterBackward {
@@ -25,6 +26,8 @@ class OuterBackward {
                 const StageOptions& options);
 
   const std::vector<Slot>& roots() const { return roots_; }
+  /// Slots of the path whose values had hooks when it was recorded.
+  const std::map<int, Slot>& hooked() const { return recorder_->hooked; }
   /// Runs the backward for the given root gradients. Threads: any.
   std::vector<std::pair<ImplPtr, Tensor>> run(const SavedCall& call, const BoundaryGrads& grads,
                                               SourceLoc loc);

@@ -48,8 +48,7 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
     std::lock_guard lock(trie_.mutex);
     KILN_CHECK(static_cast<int>(trie_.builds.size()) < trie_.options.max_builds, invalid,
                "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep the branch on "
-               "the host out "
-               "of the callable, capture both sides with cond, or raise max_builds)",
+               "the host out of the callable, select with where, or raise max_builds)",
                trie_.options.name, trie_.builds.size(), reason_);
   }
   recorder_ = std::make_unique<Recorder>();
@@ -70,6 +69,7 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
   recorder_->export_owner = run ? run->recorder->export_owner : std::map<int, Slot>();
   recorder_->in_memory = run ? run->recorder->in_memory : std::map<int, int>();
   recorder_->carried_count = run ? run->recorder->carried_count : 0;
+  recorder_->checks_run = run ? run->recorder->checks_run : 0;
 }
 
 Event& Cursor::open_event(EventKind kind, const char* name, SourceLoc loc) {
@@ -202,24 +202,33 @@ Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
 
 void Cursor::assign(const Tensor& target, const Tensor& value) {
   const Origin from = origin();
-  TensorImpl& t = *target.impl();
-  const Slot s = slot_of(t);
-  KILN_ASSERT(s != kUnbound, "in-place target {} is not an operand of the open event", describe(t));
-  KILN_CHECK(!(t.is_leaf && t.requires_grad && state().grad_enabled), invalid,
-             "in-place ({}): {} is a leaf that requires grad (write to it under no_grad, or to a copy of it)",
-             from.loc.str(), describe(t));
+  const Slot s = slot_of(*target.impl());
+  KILN_ASSERT(s != kUnbound, "in-place target {} is not an operand of the open event",
+              describe(*target.impl()));
+  const Slot base = recorder_->slots[s].base == kAbsent ? s : recorder_->slots[s].base;
+  auto is_leaf = [&](Slot x) { return recorder_->slots[x].leaf && recorder_->slots[x].requires_grad; };
+  KILN_CHECK(!is_leaf(base) || !state().grad_enabled, invalid, "{}",
+             write_to_leaf(*target.impl(), base != s));
   const Value source = recorder_->read(slot_of(*value.impl()), from);
   const bool grad = recorder_->wants_grad(source) && state().grad_enabled;
   // A value of its own, so that marking it says nothing about the source.
   const Value v =
       recorder_->graph.add_node(op("reshape"), {&source, 1}, {recorder_->graph.type(source).shape}, from);
-  const bool leaf = recorder_->slots[s].leaf && recorder_->slots[s].requires_grad;
-  recorder_->mark_grad(v, grad || leaf);
-  if (leaf) recorder_->leaf_values[v.id] = s;
+  recorder_->mark_grad(v, grad || is_leaf(s));
+  if (is_leaf(s)) recorder_->leaf_values[v.id] = s;
   recorder_->write(s, v, from);
-  if (leaf || grad == t.requires_grad) return;
-  t.requires_grad = grad;
-  t.is_leaf = !grad;
+  if (is_leaf(base)) return;
+  for (Slot x : {s, base}) {
+    const bool on = recorder_->wants_grad(recorder_->slots[x].value);
+    set_flags(x, on);
+    open_->flags.emplace_back(x, on);
+    if (base == s) break;
+  }
+}
+
+void Cursor::check_later(const Tensor& worst, std::string before, std::string after) {
+  const Value v = recorder_->read(slot_of(*worst.impl()), origin());
+  recorder_->checks.push_back({v, std::move(before), std::move(after)});
 }
 
 void Cursor::end_call(std::span<const Tensor> results, bool failed) {
@@ -228,6 +237,7 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
   if (failed) {
     for (const Binding& b : e.bindings) {
       external_slots_.erase(externals_.back().get());
+      std::erase_if(storages_, [&](const auto& s) { return s.second.first == b.slot; });
       externals_.pop_back();
       slot_impls_[static_cast<size_t>(b.slot)].reset();
     }
@@ -261,6 +271,10 @@ void Cursor::set_leaf(const Tensor& t, bool on, SourceLoc loc) {
     SlotInfo info = recorder_->slots[s];
     info.leaf = true;
     info.requires_grad = on;
+    // A value of its own: what was computed before keeps its gradient.
+    const Value before = recorder_->read(s, origin());
+    if (recorder_->wants_grad(before) != on)
+      info.value = recorder_->graph.add_node(op("reshape"), {&before, 1}, {info.type.shape}, origin());
     recorder_->mark_grad(info.value, on);
     if (on) recorder_->leaf_values[info.value.id] = s;
     recorder_->change(s, info);

@@ -1,57 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slot table of a recorded path: functional contents, views that follow writes to their base, rollback.
+// Also the arithmetic of views that it shares with the eager tape.
 #include "frontend/trace.h"
+#include "frontend/views.h"
 
 namespace kiln::detail {
-
-namespace {
-using Chain = std::vector<std::pair<Op, Attrs>>;
-
-/// The contents of a view, given its base's.
-Value forward_view(GraphBuilder& b, Value base, const Chain& chain) {
-  for (const auto& [o, attrs] : chain) base = b.emit(o, {base}, attrs);
-  return base;
-}
-
-/// What `before` becomes when the elements shown by one view op are replaced by `update`.
-Value scatter_view(GraphBuilder& b, Op o, const Attrs& attrs, Value before, Value update) {
-  const Type t = b.type(before);
-  if (o == op("reshape")) return b.reshape(update, t.shape);
-  if (o == op("permute")) {
-    const auto& dims = std::get<std::vector<int64_t>>(attrs[0]);
-    std::vector<int64_t> inverse(dims.size());
-    for (size_t i = 0; i < dims.size(); ++i) inverse[static_cast<size_t>(dims[i])] = static_cast<int64_t>(i);
-    return b.permute(update, inverse);
-  }
-  if (o == op("flip")) return b.emit(o, {update}, attrs);
-  if (o == op("slice")) {
-    const auto& starts = std::get<Shape>(attrs[0]);
-    const auto& steps = std::get<std::vector<int64_t>>(attrs[2]);
-    const Type ut = b.type(update);
-    Shape low, high;
-    std::vector<int64_t> interior;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const int64_t n = ut.shape[i].value(), size = t.shape[i].value(), start = starts[i].value();
-      low.emplace_back(n ? start : 0);
-      interior.push_back(steps[i] - 1);
-      high.emplace_back(n ? size - start - (n - 1) * steps[i] - 1 : size);
-    }
-    auto pad = [&](Value v) { return b.emit(op("pad"), {v}, {low, high, interior, 0.0}); };
-    const Value mask = pad(b.constant(1, {DType::boolean, ut.shape}));
-    return b.emit(op("where"), {mask, pad(update), before});
-  }
-  throw Error(ErrorKind::unsupported,
-              fmt::format("in-place write through a view made by {}: its elements overlap (write to a copy)",
-                          def(o).name));
-}
-
-Value backward_view(GraphBuilder& b, Value base, const Chain& chain, size_t from, Value update) {
-  if (from == chain.size()) return update;
-  const Value inner = b.emit(chain[from].first, {base}, chain[from].second);
-  const Value changed = backward_view(b, inner, chain, from + 1, update);
-  return scatter_view(b, chain[from].first, chain[from].second, base, changed);
-}
-}  // namespace
 
 Slot Recorder::add_slot(SlotInfo info) {
   slots.push_back(std::move(info));
@@ -77,6 +30,7 @@ void Recorder::rollback(const Event& e) {
   }
   while (!scalars.empty() && later(scalars.back())) scalars.pop_back();
   value_grad.resize(std::min<size_t>(value_grad.size(), static_cast<size_t>(e.value_count)));
+  while (!checks.empty() && later(checks.back().worst)) checks.pop_back();
   std::erase_if(hooked, [&](const auto& p) { return p.first >= e.value_count; });
   std::erase_if(leaf_values, [&](const auto& p) { return p.first >= e.value_count; });
 }
@@ -97,6 +51,17 @@ void Recorder::consume(Value root) {
 void Recorder::mark_grad(Value v, bool on) {
   if (static_cast<size_t>(v.id) >= value_grad.size()) value_grad.resize(static_cast<size_t>(v.id) + 1, false);
   value_grad[v.id] = on;
+}
+
+void Recorder::mark_from(int first_value) {
+  size_t i = graph.nodes.size();
+  while (i > 0 && graph.nodes[i - 1].out.id >= first_value) --i;
+  for (; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    bool any = false;
+    for (Value v : n.in) any = any || wants_grad(v);
+    mark_grad(n.out, any && is_floating(graph.type(n.out).dtype) && !def(n.op).constant_gradient);
+  }
 }
 
 bool Recorder::pending_write_near(Slot s) const {
@@ -125,9 +90,11 @@ Value Recorder::read(Slot s, const Origin& origin) {
   GraphBuilder b(graph);
   b.origin = origin;
   SlotInfo fresh = info;
+  const int first = graph.value_count();
   fresh.value = forward_view(b, slots[info.base].value, info.chain);
   fresh.version = slots[info.base].version;
-  mark_grad(fresh.value, info.requires_grad);
+  mark_from(first);
+  fresh.requires_grad = wants_grad(fresh.value);
   change(s, fresh);
   return fresh.value;
 }
@@ -137,7 +104,22 @@ void Recorder::write(Slot s, Value v, const Origin& origin) {
   b.origin = origin;
   const Slot base = slots[s].base == kAbsent ? s : slots[s].base;
   SlotInfo changed = slots[base];
-  changed.value = base == s ? v : backward_view(b, changed.value, slots[s].chain, 0, v);
+  if (base == s) {
+    changed.value = v;
+  } else {
+    // The former contents of a leaf are no part of its new ones' history: it stays a leaf.
+    const bool leaf = changed.leaf && changed.requires_grad;
+    const int first = graph.value_count();
+    if (leaf) {
+      changed.value = b.emit(op("reshape"), {changed.value}, {changed.type.shape});
+      mark_grad(changed.value, false);
+    }
+    changed.value = backward_view(b, changed.value, slots[s].chain, 0, v);
+    if (leaf) leaf_values[changed.value.id] = base;
+    else mark_from(first);
+    if (leaf) mark_grad(changed.value, true);
+    else changed.requires_grad = wants_grad(changed.value);
+  }
   changed.written = changed.external >= 0;
   flush = flush || changed.overlaps;
   ++changed.version;

@@ -45,6 +45,7 @@ struct StageOutput {
   DType dtype = DType::f32;
   Sizes shape;
   bool staged = false;  ///< external that overlaps others: written to a copy first
+  int check = -1;       ///< no memory of the trace: tested after the run
 };
 
 /// A compiled (or interpreted) graph over host memory.
@@ -72,6 +73,7 @@ struct Stage {
   std::vector<StageInput> inputs;
   std::vector<StageOutput> outputs;
   std::vector<LiveMemory> live;
+  std::vector<ValueCheck> checks;
   std::unique_ptr<Program> program;
   std::vector<Slot> consumed;               ///< live results whose history a backward has used up
   std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated

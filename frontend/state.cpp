@@ -28,6 +28,11 @@ std::string State::scope_path() const {
   return path;
 }
 
+std::string State::place() const {
+  return scopes.empty() ? std::string("in-place")
+                        : fmt::format("{} ({})", scopes.back().name, scopes.back().loc.str());
+}
+
 SourceLoc State::user_loc() const { return scopes.empty() ? SourceLoc() : scopes.back().loc; }
 
 Scope::Scope(const char* name, SourceLoc loc, bool module) {

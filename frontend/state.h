@@ -22,6 +22,8 @@ struct State {
 
   /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;
+  /// "mul_ (net.cpp:42)": the innermost op and its line.
+  std::string place() const;
   /// The innermost user line on the stack.
   SourceLoc user_loc() const;
 };
@@ -44,10 +46,19 @@ HostTensor host_of(const TensorImpl& t);
 /// Same data, layout and dtype without history.
 ImplPtr alias_without_history(const TensorImpl& t);
 
+/// Text of the error about an in-place write to a leaf that requires grad, or to a view of one.
+std::string write_to_leaf(const TensorImpl& t, bool view);
+
+/// Brings the history of an eager view up to date with the writes to its base.
+void refresh_view(TensorImpl& t);
+
 /// The eager side of apply(): evaluates and records on the tape.
 Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs);
 void eager_assign(const Tensor& target, const Tensor& value);
 void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+
+/// Calls hooks in order. Throws: invalid, when one returns a gradient of another type.
+Tensor run_hooks(const HookList& hooks, Tensor gradient);
 
 /// Gives each leaf its gradient: sets or adds in place. Pairs are (leaf, gradient).
 void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads);

@@ -42,21 +42,22 @@ Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes siz
 }
 
 Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides,
-                         std::function<void(void*)> deleter) {
-  count_of(sizes, "from_blob", {});
+                         std::function<void(void*)> deleter, Loc loc) {
+  count_of(sizes, "from_blob", loc);
   KILN_CHECK(strides.empty() || strides.size() == sizes.size(), invalid,
-             "from_blob: got {} strides for {} sizes", strides.size(), sizes.size());
+             "from_blob ({}): got {} strides for {} sizes", loc.str(), strides.size(), sizes.size());
   auto t = std::make_shared<TensorImpl>();
   t->dtype = dtype;
   t->strides = strides.empty() ? contiguous_strides(sizes) : std::move(strides);
   int64_t last = 0;
   bool empty = false;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    KILN_CHECK(t->strides[i] >= 0, invalid, "from_blob: negative stride {}", t->strides[i]);
+    KILN_CHECK(t->strides[i] >= 0, invalid, "from_blob ({}): negative stride {}", loc.str(), t->strides[i]);
     empty = empty || sizes[i] == 0;
     last += (sizes[i] - 1) * t->strides[i];
   }
-  KILN_CHECK(data || empty, invalid, "from_blob: null data for sizes [{}]", fmt::join(sizes, ","));
+  KILN_CHECK(data || empty, invalid, "from_blob ({}): null data for sizes [{}]", loc.str(),
+             fmt::join(sizes, ","));
   t->shape = std::move(sizes);
   t->storage = std::make_shared<detail::Storage>();
   t->storage->data = static_cast<char*>(data);
@@ -103,22 +104,27 @@ void Tensor::set_name(std::string name) {
 }
 
 namespace {
-template <typename R>
-R read_one(const Tensor& t, Loc loc) {
-  checked(t, "item", loc);
-  KILN_CHECK(t.numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), t.type_str());
-  detail::materialise(*t.impl(), "item", loc);
-  const TensorRef r = t.impl()->ref();
+template <typename Result>
+Result one_element(const Tensor& x, Loc loc) {
+  checked(x, "item", loc);
+  KILN_CHECK(x.numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), x.type_str());
+  detail::materialise(*x.impl(), "item", loc);
+  const TensorRef r = x.impl()->ref();
   return dispatch(r.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return static_cast<R>(
-        static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(*static_cast<T*>(r.data)));
+    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+    return static_cast<Result>(static_cast<Wide>(*static_cast<T*>(r.data)));
   });
 }
 }  // namespace
 
-double Tensor::item_double(Loc loc) const { return read_one<double>(*this, loc); }
-int64_t Tensor::item_int(Loc loc) const { return read_one<int64_t>(*this, loc); }
+double Tensor::item_double(Loc loc) const { return one_element<double>(*this, loc); }
+int64_t Tensor::item_int(Loc loc) const { return one_element<int64_t>(*this, loc); }
+
+size_t Tensor::count_checked(Loc loc) const {
+  checked(*this, "to_vector", loc);
+  return static_cast<size_t>(numel());
+}
 
 void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
   checked(*this, "to_vector", loc);
@@ -131,7 +137,8 @@ void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
 
 void* Tensor::data_checked(DType dtype, Loc loc) const {
   checked(*this, "data_ptr", loc);
-  KILN_CHECK(dtype == impl_->dtype, invalid, "data_ptr ({}): asked for {}, the tensor is {}", loc.str(),
+  KILN_CHECK(dtype == impl_->dtype, invalid,
+             "data_ptr ({}): asked for {}, the tensor is {} (cast it with to())", loc.str(),
              dtype_name(dtype), type_str());
   detail::materialise(*impl_, "data_ptr", loc);
   return impl_->ref().data;
@@ -139,8 +146,17 @@ void* Tensor::data_checked(DType dtype, Loc loc) const {
 
 Tensor::operator bool() const { return item<double>() != 0; }
 
-bool Tensor::requires_grad() const { return checked(*this, "requires_grad", {}).requires_grad; }
-bool Tensor::is_leaf() const { return checked(*this, "is_leaf", {}).is_leaf; }
+namespace {
+/// With its history up to date.
+const TensorImpl& current(const Tensor& t, const char* what) {
+  checked(t, what, {});
+  detail::refresh_view(*t.impl());
+  return *t.impl();
+}
+}  // namespace
+
+bool Tensor::requires_grad() const { return current(*this, "requires_grad").requires_grad; }
+bool Tensor::is_leaf() const { return current(*this, "is_leaf").is_leaf; }
 
 Tensor Tensor::grad() const { return Tensor(checked(*this, "grad", {}).grad); }
 
@@ -158,13 +174,14 @@ Tensor& Tensor::requires_grad_(bool on, Loc loc) {
              "requires_grad_ ({}): only floating tensors have gradients, got {}", loc.str(), type_str());
   KILN_CHECK(impl_->is_leaf, invalid, "requires_grad_ ({}): {} is not a leaf (use detach())", loc.str(),
              type_str());
-  if (detail::Cursor* c = detail::state().cursor; c && impl_->cursor_call != 0) c->set_leaf(*this, on, loc);
+  if (detail::Cursor* c = detail::state().cursor) c->set_leaf(*this, on, loc);
   else impl_->requires_grad = on;
   return *this;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const {
   checked(*this, "backward", loc);
+  detail::refresh_view(*impl_);
   KILN_CHECK(impl_->requires_grad, invalid, "backward ({}): {} does not require grad", loc.str(),
              detail::describe(*impl_));
   KILN_CHECK(gradient.defined() || numel() == 1, invalid,
@@ -180,6 +197,7 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc) {
   checked(*this, "register_hook", loc);
+  detail::refresh_view(*impl_);
   KILN_CHECK(impl_->requires_grad, invalid, "register_hook ({}): {} does not require grad", loc.str(),
              type_str());
   if (detail::Cursor* c = detail::state().cursor) c->note_hook(*this, loc);

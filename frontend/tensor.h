@@ -64,7 +64,7 @@ class Tensor {
   /// Views caller's memory without a copy; `deleter` (may be empty) runs when the last view goes.
   /// Strides in elements; empty means contiguous.
   static Tensor from_blob(void* data, Sizes sizes, DType dtype, Sizes strides = {},
-                          std::function<void(void*)> deleter = {});
+                          std::function<void(void*)> deleter = {}, Loc loc = Loc::current());
 
   bool defined() const { return impl_ != nullptr; }
   DType dtype() const;
@@ -92,7 +92,7 @@ class Tensor {
   /// All elements in row-major order; T must be the tensor's C++ type. Throws: invalid.
   template <typename T>
   std::vector<T> to_vector(Loc loc = Loc::current()) const {
-    std::vector<T> out(static_cast<size_t>(numel()));
+    std::vector<T> out(count_checked(loc));
     if constexpr (std::is_same_v<T, bool>) {
       std::vector<uint8_t> bytes(out.size());
       copy_to(bytes.data(), DType::boolean, loc);
@@ -152,7 +152,8 @@ class Tensor {
  private:
   static Tensor from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc);
   double item_double(Loc loc) const;
-  int64_t item_int(Loc loc) const;  // keeps all 64 bits of an i64, which a double cannot
+  int64_t item_int(Loc loc) const;
+  size_t count_checked(Loc loc) const;
   void copy_to(void* out, DType dtype, Loc loc) const;
   void* data_checked(DType dtype, Loc loc) const;
 
@@ -186,7 +187,7 @@ Tensor operator+(const TensorArg& a, const TensorArg& b);
 Tensor operator-(const TensorArg& a, const TensorArg& b);
 Tensor operator*(const TensorArg& a, const TensorArg& b);
 Tensor operator/(const TensorArg& a, const TensorArg& b);
-Tensor operator-(const Tensor& a);
+Tensor operator-(const TensorArg& a);
 
 /// Numpy-like text of the elements. A host read inside a compiled callable.
 std::ostream& operator<<(std::ostream& out, const Tensor& t);

@@ -70,6 +70,7 @@ struct Event {
   std::vector<int64_t> ints;
   std::vector<Binding> bindings;
   std::vector<EventResult> results;
+  std::vector<std::pair<Slot, bool>> flags;  ///< in-place writes: slots whose requires_grad this event sets
   std::vector<Slot> live;                    ///< host_read and end: slots that somebody else holds
   std::shared_ptr<Stage> stage;              ///< host_read and end
   std::shared_ptr<const Recorder> recorder;  ///< state of the path just after this event; host_read and end
@@ -88,12 +89,18 @@ struct SlotInfo {
   Value value;  ///< its current contents
   Type type;
   bool leaf = false, requires_grad = false;
-  int external = -1;                        ///< index of the external, or -1
-  bool written = false;                     ///< external whose contents changed
-  bool overlaps = false;                    ///< external that shares storage with another one
-  Slot base = kAbsent;                      ///< views: the slot whose memory this one shows
-  std::vector<std::pair<Op, Attrs>> chain;  ///< view ops from the base
-  uint32_t version = 0;  ///< bases: writes so far; views: base version `value` was derived from
+  int external = -1;      ///< index of the external, or -1
+  bool written = false;   ///< external whose contents changed
+  bool overlaps = false;  ///< external that shares storage with another one
+  Slot base = kAbsent;    ///< views: the slot whose memory this one shows
+  ViewChain chain;        ///< view ops from the base
+  uint32_t version = 0;   ///< bases: writes so far; views: base version `value` was derived from
+};
+
+/// A promise about values that only a run can test: `worst` is an i64, kNothingWrong where all is well.
+struct ValueCheck {
+  Value worst;
+  std::string before, after;  ///< the error's text around the value
 };
 
 /// The state of a path being recorded. Copyable, and can be rolled back to any event of the path.
@@ -113,6 +120,8 @@ struct Recorder {
   std::map<int, int> in_memory;                    ///< value id -> external that holds it now
   int carried_count = 0;
   bool flush = false;  ///< an overlapping external was written: memory must be brought up to date
+  std::vector<ValueCheck> checks;
+  size_t checks_run = 0;  ///< of those, tested by stages that end at an earlier host read
 
   Slot add_slot(SlotInfo info);
   void change(Slot s, SlotInfo info);
@@ -130,6 +139,8 @@ struct Recorder {
   /// After a backward from `root` without retain_graph: nothing it came from can be differentiated again.
   void consume(Value root);
   bool is_consumed(Value v) const { return v.id < static_cast<int>(consumed.size()) && consumed[v.id]; }
+  /// Marks the nodes from value `first_value` on: a gradient flows where one flows through an operand.
+  void mark_from(int first_value);
   bool wants_grad(Value v) const { return v.id < static_cast<int>(value_grad.size()) && value_grad[v.id]; }
 };
 

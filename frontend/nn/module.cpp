@@ -173,13 +173,13 @@ HookHandle Module::register_forward_hook(Hook hook) { return add_hook(hooks_, st
 void Module::register_parameter(std::string name, Tensor& tensor) {
   if (tensor.defined()) {
     tensor.requires_grad_(true);
-    tensor.set_name(name);
+    tensor.set_name(join(path_, name));
   }
   parameters_.emplace_back(std::move(name), &tensor);
 }
 
 void Module::register_buffer(std::string name, Tensor& tensor, bool persistent) {
-  if (tensor.defined()) tensor.set_name(name);
+  if (tensor.defined()) tensor.set_name(join(path_, name));
   buffers_.emplace_back(std::move(name), BufferEntry{&tensor, persistent});
 }
 
@@ -187,7 +187,7 @@ void Module::register_module(std::string name, Module& module) {
   KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "register_module: bad name '{}'",
              name);
   module.name_ = name;
-  module.visit(name, [&](const std::string& prefix, const Module& m) {
+  module.visit(join(path_, name), [&](const std::string& prefix, const Module& m) {
     const_cast<Module&>(m).path_ = prefix;
     for (const auto& [n, t] : m.parameters_)
       if (t->defined()) t->set_name(prefix + "." + n);

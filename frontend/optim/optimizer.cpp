@@ -54,16 +54,25 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
 }
 
 void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& given) {
+  const auto own = state_dict();
+  auto find = [](const auto& list, const std::string& name) {
+    return std::find_if(list.begin(), list.end(), [&](const auto& p) { return p.first == name; });
+  };
+  std::string faults;
+  for (const auto& [name, t] : own) {
+    const auto it = find(given, name);
+    if (it == given.end()) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
+    else if (it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype())
+      faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
+  }
+  for (const auto& [name, t] : given)
+    if (find(own, name) == own.end()) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
+  KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict: the state does not fit{}", faults);
   NoGrad guard;
-  for (auto& [name, own] : state_dict()) {
-    const auto it =
-        std::find_if(given.begin(), given.end(), [&, n = name](const auto& p) { return p.first == n; });
-    KILN_CHECK(it != given.end(), invalid, "Optimizer::load_state_dict: missing {} {}", name, own.type_str());
-    KILN_CHECK(it->second.sizes() == own.sizes() && it->second.dtype() == own.dtype(), invalid,
-               "Optimizer::load_state_dict: {}: got {}, expected {}", name, it->second.type_str(),
-               own.type_str());
-    if (name == "step") step_count_ = static_cast<int64_t>(it->second.item<double>());
-    else own.copy_(it->second);
+  for (const auto& [name, t] : own) {
+    const Tensor& from = find(given, name)->second;
+    if (name == "step") step_count_ = static_cast<int64_t>(from.item<double>());
+    else Tensor(t).copy_(from);
   }
 }
 

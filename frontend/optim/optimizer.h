@@ -28,7 +28,7 @@ class Optimizer {
 
   /// State tensors as "<parameter index>.<name>", and the step count as a 0-d f64 tensor "step".
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  /// Inverse of state_dict. Throws: invalid, on missing names or other shapes.
+  /// Inverse of state_dict. Throws: invalid, listing missing and unexpected names and misfits.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
 
  protected:

@@ -161,12 +161,13 @@ TEST(Tensor, MistakesNameTheLineAndBothTypes) {
 
 TEST(Tensor, BadMemoryIsRefused) {
   float x = 0;
-  EXPECT_EQ(message_of([&] { Tensor::from_blob(nullptr, {2}, DType::f32); }),
-            "invalid: from_blob: null data for sizes [2]");
-  EXPECT_EQ(message_of([&] { Tensor::from_blob(&x, {1}, DType::f32, {-1}); }),
-            "invalid: from_blob: negative stride -1");
-  EXPECT_EQ(message_of([&] { Tensor::from_blob(&x, {1, 1}, DType::f32, {1}); }),
-            "invalid: from_blob: got 1 strides for 2 sizes");
+  const Loc at("net.cpp", 42);
+  EXPECT_EQ(message_of([&] { Tensor::from_blob(nullptr, {2}, DType::f32, {}, {}, at); }),
+            "invalid: from_blob (net.cpp:42): null data for sizes [2]");
+  EXPECT_EQ(message_of([&] { Tensor::from_blob(&x, {1}, DType::f32, {-1}, {}, at); }),
+            "invalid: from_blob (net.cpp:42): negative stride -1");
+  EXPECT_EQ(message_of([&] { Tensor::from_blob(&x, {1, 1}, DType::f32, {1}, {}, at); }),
+            "invalid: from_blob (net.cpp:42): got 1 strides for 2 sizes");
   EXPECT_EQ(message_of([&] { Tensor::from_vector<float>({1}, {-1}); }).substr(0, 20), "invalid: from_span (");
   EXPECT_TRUE(Tensor::from_blob(nullptr, {0}, DType::f32).defined());
 }

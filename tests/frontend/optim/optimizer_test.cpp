@@ -45,7 +45,10 @@ TEST(Sgd, FollowsItsFormula) {
   for (const SgdCase& c : {SgdCase{0, 0, 0, false}, SgdCase{0, 0, 0.1, false}, SgdCase{0.9, 0, 0, false},
                            SgdCase{0.9, 0.5, 0.1, false}, SgdCase{0.9, 0, 0.1, true}}) {
     Tensor p = parameter({1, -2, 3});
-    SGD sgd({p}, {.lr = 0.1, .momentum = c.momentum, .dampening = c.dampening, .weight_decay = c.weight_decay,
+    SGD sgd({p}, {.lr = 0.1,
+                  .momentum = c.momentum,
+                  .dampening = c.dampening,
+                  .weight_decay = c.weight_decay,
                   .nesterov = c.nesterov});
     std::vector<double> w = {1, -2, 3}, buffer(3);
     for (int step = 0; step < 4; ++step) {
@@ -153,7 +156,8 @@ TEST(Optimizer, Mistakes) {
             "invalid: AdamW: got betas 1 0.999 and eps 1e-08, expected betas in [0, 1) and eps >= 0");
   AdamW adam({p}, {});
   EXPECT_EQ(message_of([&] { adam.load_state_dict({}); }),
-            "invalid: Optimizer::load_state_dict: missing step f64[]");
+            "invalid: Optimizer::load_state_dict: the state does not fit\n  missing: step f64[]\n  missing: "
+            "0.exp_avg f64[3]\n  missing: 0.exp_avg_sq f64[3]");
 }
 
 }  // namespace

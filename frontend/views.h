@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a view shows of its base, and what a write through it makes of the base, as ops. Recorded paths and
+// the eager tape share these, so that gradients through views agree.
+#pragma once
+
+#include "frontend/impl.h"
+
+namespace kiln::detail {
+
+/// The contents of a view, given its base's.
+Value forward_view(Builder& b, Value base, const ViewChain& chain);
+/// The contents of the base after the elements that `chain` from step `from` shows are replaced by `update`.
+/// Throws: unsupported, when elements of the view overlap.
+Value backward_view(Builder& b, Value base, const ViewChain& chain, size_t from, Value update);
+
+}  // namespace kiln::detail

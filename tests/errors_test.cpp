@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every error of the frontend that a caller can cause by one call: the call, its kind and its exact text.
+// Errors that need a compiled callable and several calls stand in the test of their source.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "frontend/functional.h"
+#include "frontend/nn/layers.h"
+#include "frontend/optim/optimizer.h"
+#include "tests/frontend/testing.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT
+
+const Loc kAt("net.cpp", 42);
+
+struct Row {
+  const char* text;  ///< "kind: text"
+  std::function<void()> call;
+};
+
+Tensor f32(Sizes s) { return zeros(std::move(s)); }
+Tensor i64(Sizes s) { return zeros(std::move(s), {DType::i64}); }
+Tensor grad(Sizes s) { return zeros(std::move(s), {DType::f32, true}); }
+TensorArg at(const Tensor& t) { return {t, kAt}; }
+
+void check(const std::vector<Row>& rows) {
+  for (const Row& r : rows) EXPECT_EQ(error_of(r.call), r.text);
+}
+
+TEST(Errors, Tensor) {
+  const Tensor u, x = f32({2, 3}), w = grad({2});
+  float data[1] = {};
+  std::vector<float> five(5);
+  check({
+      {"invalid: from_span (net.cpp:42): got 5 values for sizes [2,3], expected 6",
+       [&] {
+         Tensor::from_vector(five, {2, 3}, kAt);
+       }},
+      {"invalid: from_span (net.cpp:42): bad sizes [-1,5]",
+       [&] {
+         Tensor::from_vector(five, {-1, 5}, kAt);
+       }},
+      {"invalid: from_blob (net.cpp:42): got 2 strides for 1 sizes",
+       [&] {
+         Tensor::from_blob(data, {1}, DType::f32, {1, 1}, {}, kAt);
+       }},
+      {"invalid: from_blob (net.cpp:42): negative stride -1",
+       [&] { Tensor::from_blob(data, {1}, DType::f32, {-1}, {}, kAt); }},
+      {"invalid: from_blob (net.cpp:42): null data for sizes [1]",
+       [&] { Tensor::from_blob(nullptr, {1}, DType::f32, {}, {}, kAt); }},
+      {"invalid: from_blob (net.cpp:42): bad sizes [-1]",
+       [&] { Tensor::from_blob(data, {-1}, DType::f32, {}, {}, kAt); }},
+      {"invalid: dtype: the tensor is undefined", [&] { u.dtype(); }},
+      {"invalid: sizes: the tensor is undefined", [&] { u.numel(); }},
+      {"invalid: strides: the tensor is undefined", [&] { u.strides(); }},
+      {"invalid: is_contiguous: the tensor is undefined", [&] { u.is_contiguous(); }},
+      {"invalid: name: the tensor is undefined", [&] { u.name(); }},
+      {"invalid: requires_grad: the tensor is undefined", [&] { u.requires_grad(); }},
+      {"invalid: is_leaf: the tensor is undefined", [&] { u.is_leaf(); }},
+      {"invalid: grad: the tensor is undefined", [&] { u.grad(); }},
+      {"invalid: size (net.cpp:42): dim 2 is out of range for f32[2,3]", [&] { x.size(2, kAt); }},
+      {"invalid: item (net.cpp:42): expected one element, got f32[2,3]", [&] { x.item<int>(kAt); }},
+      {"invalid: item (net.cpp:42): the tensor is undefined", [&] { u.item(kAt); }},
+      {"invalid: to_vector (net.cpp:42): the tensor is undefined", [&] { u.to_vector<float>(kAt); }},
+      {"invalid: to_vector (net.cpp:42): asked for f64, the tensor is f32[2,3] (cast it with to())",
+       [&] { x.to_vector<double>(kAt); }},
+      {"invalid: data_ptr (net.cpp:42): asked for i64, the tensor is f32[2,3] (cast it with to())",
+       [&] { x.data_ptr<int64_t>(kAt); }},
+      {"invalid: set_grad (net.cpp:42): got f32[2,3], expected f32[2]", [&] { Tensor(w).set_grad(x, kAt); }},
+      {"invalid: requires_grad_ (net.cpp:42): only floating tensors have gradients, got i64[1]",
+       [&] { i64({1}).requires_grad_(true, kAt); }},
+      {"invalid: requires_grad_ (net.cpp:42): f32[2] is not a leaf (use detach())",
+       [&] { (w * 1.0).requires_grad_(true, kAt); }},
+      {"invalid: register_hook (net.cpp:42): f32[2,3] does not require grad",
+       [&] { Tensor(x).register_hook({}, kAt); }},
+      {"invalid: backward (net.cpp:42): f32[2,3] does not require grad", [&] { x.backward({}, false, kAt); }},
+      {"invalid: backward (net.cpp:42): the tensor is f32[2], not a scalar (pass its gradient)",
+       [&] { (w * 1.0).backward({}, false, kAt); }},
+      {"invalid: backward (net.cpp:42): gradient has another type; got f32[2,3], expected f32[2]",
+       [&] { (w * 1.0).backward(x, false, kAt); }},
+      {"invalid: backward (net.cpp:42): the tensor is undefined", [&] { u.backward({}, false, kAt); }},
+      {"invalid: detach (net.cpp:42): the tensor is undefined", [&] { u.detach(kAt); }},
+  });
+}
+
+TEST(Errors, InPlace) {
+  Tensor x = f32({2, 3}), w = grad({2}), n = i64({2}), wide = expand(f32({1}), {3});
+  check({
+      {"invalid: copy_ (net.cpp:42): shapes do not broadcast; got f32[2,3] and f32[4]",
+       [&] { x.copy_(f32({4}), kAt); }},
+      {"invalid: copy_ (net.cpp:42): f32[2,2,3] does not broadcast into f32[2,3]",
+       [&] {
+         x.copy_(f32({2, 2, 3}), kAt);
+       }},
+      {"invalid: add_ (net.cpp:42): the tensor is undefined", [&] { x.add_(Tensor(), 1, kAt); }},
+      {"invalid: mul_ (net.cpp:42): a f32 result does not go into i64[2]", [&] { n.mul_(1.5, kAt); }},
+      {"invalid: fill_ (net.cpp:42): f32[2] is a leaf that requires grad (write to it under no_grad, or to a "
+       "copy of it)",
+       [&] { w.fill_(1, kAt); }},
+      {"invalid: zero_ (net.cpp:42): f32[] is a view of a leaf that requires grad (write to it under "
+       "no_grad, or to a copy of it)",
+       [&] { select(w, 0, 0).zero_(kAt); }},
+      {"invalid: fill_ (net.cpp:42): elements of f32[3] share memory (write to a copy)",
+       [&] { wide.fill_(1, kAt); }},
+  });
+}
+
+TEST(Errors, Creation) {
+  check({
+      {"invalid: zeros (net.cpp:42): bad sizes [2,-1]",
+       [] {
+         zeros({2, -1}, {}, kAt);
+       }},
+      {"invalid: full (net.cpp:42): bad sizes [-1]", [] { full({-1}, 1, {}, kAt); }},
+      {"invalid: rand (net.cpp:42): bad sizes [-1]", [] { rand({-1}, {}, kAt); }},
+      {"invalid: zeros_like (net.cpp:42): the tensor is undefined", [] { zeros_like({}, kAt); }},
+      {"invalid: ones_like (net.cpp:42): the tensor is undefined", [] { ones_like({}, kAt); }},
+      {"invalid: arange (net.cpp:42): no way from 0 to 3 in steps of 0", [] { arange(0, 3, 0, {}, kAt); }},
+      {"invalid: randint (net.cpp:42): empty range [3, 3)", [] { randint(3, 3, {1}, kAt); }},
+      {"invalid: requires_grad_ (net.cpp:42): only floating tensors have gradients, got i64[1]",
+       [] {
+         ones({1}, {DType::i64, true}, kAt);
+       }},
+  });
+}
+
+TEST(Errors, Elementwise) {
+  const Tensor u, x = f32({2, 3}), y = f32({4});
+  check({
+      {"invalid: exp (net.cpp:42): the tensor is undefined", [&] { exp(u, kAt); }},
+      {"invalid: square (net.cpp:42): the tensor is undefined", [&] { square(u, kAt); }},
+      {"invalid: log10 (net.cpp:42): the tensor is undefined", [&] { log10(u, kAt); }},
+      {"invalid: logical_not (net.cpp:42): the tensor is undefined", [&] { logical_not(u, kAt); }},
+      {"invalid: add (net.cpp:42): the tensor is undefined", [&] { at(x) + at(u); }},
+      {"invalid: neg (net.cpp:42): the tensor is undefined", [&] { -at(u); }},
+      {"invalid: neg (net.cpp:42): the operand is a number", [&] { -TensorArg(1, kAt); }},
+      {"invalid: div (net.cpp:42): shapes do not broadcast; got f32[2,3] and f32[4]", [&] { at(x) / y; }},
+      {"invalid: pow (net.cpp:42): both operands are numbers", [&] { pow(TensorArg(2, kAt), 3); }},
+      {"invalid: where (net.cpp:42): the condition is f32[2,3], expected bool", [&] { where(x, at(x), x); }},
+      {"invalid: where (net.cpp:42): the tensor is undefined", [&] { where(u, at(x), x); }},
+      {"invalid: clamp (net.cpp:42): the tensor is undefined", [&] { clamp(u, 0, 1, kAt); }},
+      {"invalid: masked_fill (net.cpp:42): the condition is f32[2,3], expected bool",
+       [&] { masked_fill(x, x, 1, kAt); }},
+  });
+}
+
+TEST(Errors, Reductions) {
+  const Tensor u, x = f32({2, 3});
+  check({
+      {"invalid: sum (net.cpp:42): dim 2 is out of range; expected -2 to 1",
+       [&] { sum(x, {2}, false, kAt); }},
+      {"invalid: amax (net.cpp:42): a dim is given twice in [1,-1]",
+       [&] {
+         amax(x, {1, -1}, false, kAt);
+       }},
+      {"invalid: mean (net.cpp:42): expected a floating dtype, got i64[2]",
+       [&] { mean(i64({2}), {}, false, kAt); }},
+      {"invalid: var (net.cpp:42): expected a floating dtype, got i64[2]",
+       [&] { var(i64({2}), {}, 1, false, kAt); }},
+      {"invalid: logsumexp (net.cpp:42): expected a floating dtype, got i64[2]",
+       [&] { logsumexp(i64({2}), {0}, false, kAt); }},
+      {"invalid: argmax (net.cpp:42): dim 5 is out of range; expected -2 to 1",
+       [&] { argmax(x, 5, false, kAt); }},
+      {"invalid: all (net.cpp:42): the tensor is undefined", [&] { all(u, kAt); }},
+      {"invalid: any (net.cpp:42): the tensor is undefined", [&] { any(u, kAt); }},
+      {"invalid: amin (net.cpp:42): dim 0 of f32[0,3] is empty, so there is no element to take",
+       [&] {
+         amin(f32({0, 3}), {0}, false, kAt);
+       }},
+  });
+}
+
+TEST(Errors, Shapes) {
+  const Tensor u, x = f32({2, 3}), scalar = full({}, 1.0);
+  check({
+      {"invalid: to (net.cpp:42): the tensor is undefined", [&] { to(u, DType::f64, kAt); }},
+      {"invalid: reshape (net.cpp:42): bad sizes [-2,3]",
+       [&] {
+         reshape(x, {-2, 3}, kAt);
+       }},
+      {"invalid: reshape (net.cpp:42): more than one -1 in [-1,-1]",
+       [&] {
+         reshape(x, {-1, -1}, kAt);
+       }},
+      {"invalid: reshape (net.cpp:42): f32[2,3] does not fit sizes [4]", [&] { reshape(x, {4}, kAt); }},
+      {"invalid: view (net.cpp:42): strides [1,3] of f32[3,2] do not allow sizes [6] without a copy (use "
+       "reshape)",
+       [&] { view(t(x), {6}, kAt); }},
+      {"invalid: flatten (net.cpp:42): start 1 is after end 0", [&] { flatten(x, 1, 0, kAt); }},
+      {"invalid: permute (net.cpp:42): [1] is no order of the dims of f32[2,3]",
+       [&] { permute(x, {1}, kAt); }},
+      {"invalid: transpose (net.cpp:42): dim 3 is out of range; expected -2 to 1",
+       [&] { transpose(x, 0, 3, kAt); }},
+      {"invalid: t (net.cpp:42): expected a matrix, got f32[1,1,1]",
+       [&] {
+         t(f32({1, 1, 1}), kAt);
+       }},
+      {"invalid: expand (net.cpp:42): f32[2,3] does not expand to [3]", [&] { expand(x, {3}, kAt); }},
+      {"invalid: expand (net.cpp:42): f32[2,3] does not expand to [2,4]",
+       [&] {
+         expand(x, {2, 4}, kAt);
+       }},
+      {"invalid: squeeze (net.cpp:42): dim 2 is out of range; expected -2 to 1", [&] { squeeze(x, 2, kAt); }},
+      {"invalid: unsqueeze (net.cpp:42): dim 3 is out of range; expected -3 to 2",
+       [&] { unsqueeze(x, 3, kAt); }},
+      {"invalid: slice (net.cpp:42): got f32[] and step 1, expected at least one dim and step >= 1",
+       [&] { slice(scalar, 0, 0, 1, 1, kAt); }},
+      {"invalid: slice (net.cpp:42): got f32[2,3] and step 0, expected at least one dim and step >= 1",
+       [&] { slice(x, 0, 0, 1, 0, kAt); }},
+      {"invalid: narrow (net.cpp:42): 1 to 3 is outside dim 0 of f32[2,3]", [&] { narrow(x, 0, 1, 2, kAt); }},
+      {"invalid: select (net.cpp:42): index 2 is out of range for dim 0 of f32[2,3]",
+       [&] { select(x, 0, 2, kAt); }},
+      {"invalid: cat (net.cpp:42): no tensors", [&] { cat({}, 0, kAt); }},
+      {"invalid: cat (net.cpp:42): the tensor is undefined",
+       [&] {
+         cat({x, u}, 0, kAt);
+       }},
+      {"invalid: stack (net.cpp:42): no tensors", [&] { stack({}, 0, kAt); }},
+      {"invalid: split (net.cpp:42): size 0 is not positive", [&] { split(x, 0, 0, kAt); }},
+      {"invalid: chunk (net.cpp:42): 0 chunks, expected at least one", [&] { chunk(x, 0, 0, kAt); }},
+      {"invalid: tril (net.cpp:42): expected at least two dims, got f32[]", [&] { tril(scalar, 0, kAt); }},
+      {"invalid: contiguous (net.cpp:42): the tensor is undefined", [&] { contiguous(u, kAt); }},
+      {"invalid: clone (net.cpp:42): the tensor is undefined", [&] { clone(u, kAt); }},
+  });
+}
+
+TEST(Errors, IndexingAndProducts) {
+  const Tensor u, x = f32({2, 3});
+  check({
+      {"invalid: index_select (net.cpp:42): got index f32[2,3], expected i64 or i32",
+       [&] { index_select(x, 0, x, kAt); }},
+      {"invalid: index_select (net.cpp:42): index 7 is out of range; expected 0 to 1",
+       [&] {
+         index_select(x, 0, ids({0, 7}), kAt);
+       }},
+      {"invalid: gather (net.cpp:42): index -1 is out of range; expected 0 to 2",
+       [&] {
+         gather(x, 1, ids({-1}).view({1, 1}), kAt);
+       }},
+      {"invalid: index_add (net.cpp:42): index 2 is out of range; expected 0 to 1",
+       [&] {
+         index_add(x, 0, ids({2}), f32({1, 3}), kAt);
+       }},
+      {"invalid: scatter_add (net.cpp:42): the tensor is undefined",
+       [&] { scatter_add(x, 0, ids({0}), u, kAt); }},
+      {"invalid: index_select (net.cpp:42): dim 2 is out of range; expected -2 to 1",
+       [&] { index_select(x, 2, ids({0}), kAt); }},
+      {"invalid: matmul (net.cpp:42): inner dims differ; got f32[2,3] x f32[2,3], expected 3 == 2",
+       [&] { matmul(x, x, kAt); }},
+      {"invalid: matmul (net.cpp:42): dtypes differ; got f32[2,3] x i64[3] (cast one with to())",
+       [&] { matmul(x, i64({3}), kAt); }},
+      {"invalid: matmul (net.cpp:42): got f32[] x f32[], expected at least one dim each",
+       [&] { matmul(full({}, 1.0), full({}, 1.0), kAt); }},
+      {"invalid: matmul (net.cpp:42): batch dims do not broadcast; got f32[2,1,1] x f32[3,1,1]",
+       [&] {
+         matmul(f32({2, 1, 1}), f32({3, 1, 1}), kAt);
+       }},
+      {"invalid: outer (net.cpp:42): expected two vectors, got f32[2,3] and f32[2]",
+       [&] { outer(x, f32({2}), kAt); }},
+  });
+}
+
+TEST(Errors, Functional) {
+  const Tensor u, x = f32({2, 3}), n = i64({2});
+  check({
+      {"invalid: gelu (net.cpp:42): expected a floating dtype, got i64[2]",
+       [&] { gelu(n, GeluApproximate::none, kAt); }},
+      {"invalid: relu (net.cpp:42): the tensor is undefined", [&] { relu(u, kAt); }},
+      {"invalid: softmax (net.cpp:42): dim 2 is out of range; expected -2 to 1", [&] { softmax(x, 2, kAt); }},
+      {"invalid: layer_norm (net.cpp:42): the last dims of f32[2,3] are not [2]",
+       [&] { layer_norm(x, {2}, {}, {}, 1e-5, kAt); }},
+      {"invalid: layer_norm (net.cpp:42): got a parameter of f32[2] for the shape [3]",
+       [&] { layer_norm(x, {3}, f32({2}), {}, 1e-5, kAt); }},
+      {"invalid: rms_norm (net.cpp:42): the last dims of f32[2,3] are not [2]",
+       [&] { rms_norm(x, {2}, {}, 1e-5, kAt); }},
+      {"invalid: linear (net.cpp:42): got x f32[2,3] and weight f32[4,2], expected x [..., in] and weight "
+       "[out, in] of one dtype",
+       [&] {
+         linear(x, f32({4, 2}), {}, kAt);
+       }},
+      {"invalid: linear (net.cpp:42): got bias f32[3] for weight f32[4,3]",
+       [&] {
+         linear(x, f32({4, 3}), f32({3}), kAt);
+       }},
+      {"invalid: embedding (net.cpp:42): got ids f32[2,3] and weight f32[2,3], expected integer ids and "
+       "weight [n, d]",
+       [&] { embedding(x, x, kAt); }},
+      {"invalid: embedding (net.cpp:42): index 2 is out of range; expected 0 to 1",
+       [&] { embedding(ids({2}), x, kAt); }},
+      {"invalid: dropout (net.cpp:42): p is 1.5, expected 0 to 1", [&] { dropout(x, 1.5, true, kAt); }},
+      {"invalid: scaled_dot_product_attention (net.cpp:42): got q f32[2,3], k f32[2,2], v f32[2,3]; expected "
+       "[..., t, d], [..., s, d], [..., s, e]",
+       [&] {
+         scaled_dot_product_attention(x, f32({2, 2}), x, {}, {}, kAt);
+       }},
+      {"invalid: scaled_dot_product_attention (net.cpp:42): give a mask or is_causal, not both",
+       [&] { scaled_dot_product_attention(x, x, x, x, {.is_causal = true}, kAt); }},
+      {"invalid: scaled_dot_product_attention (net.cpp:42): 3 query heads do not divide among 2 key heads",
+       [&] {
+         scaled_dot_product_attention(f32({3, 1, 1}), f32({2, 1, 1}), f32({2, 1, 1}), {},
+                                      {.enable_gqa = true}, kAt);
+       }},
+      {"invalid: scaled_dot_product_attention (net.cpp:42): got mask f32[4] for scores [2,2] of f32, "
+       "expected one that broadcasts to them, bool or of their dtype",
+       [&] { scaled_dot_product_attention(x, x, x, f32({4}), {}, kAt); }},
+      {"invalid: scaled_dot_product_attention (net.cpp:42): dropout_p is 2, expected 0 to 1",
+       [&] { scaled_dot_product_attention(x, x, x, {}, {.dropout_p = 2}, kAt); }},
+  });
+}
+
+TEST(Errors, Losses) {
+  const Tensor u, x = f32({2, 3}), n = i64({2});
+  check({
+      {"invalid: cross_entropy (net.cpp:42): got logits f32[], expected [n, classes]",
+       [&] { cross_entropy(full({}, 1.0), n, {}, {}, kAt); }},
+      {"invalid: cross_entropy (net.cpp:42): got logits f32[2,3] and target i64[3], expected a target of [2]",
+       [&] { cross_entropy(x, i64({3}), {}, {}, kAt); }},
+      {"invalid: cross_entropy (net.cpp:42): got class weights f32[2] for logits f32[2,3]",
+       [&] { cross_entropy(x, n, f32({2}), {}, kAt); }},
+      {"invalid: cross_entropy (net.cpp:42): target 3 is out of range; expected 0 to 2 or ignore_index",
+       [&] {
+         cross_entropy(x, ids({0, 3}), {}, {}, kAt);
+       }},
+      {"invalid: nll_loss (net.cpp:42): target -1 is out of range; expected 0 to 2 or ignore_index",
+       [&] {
+         nll_loss(x, ids({0, -1}), {}, {}, kAt);
+       }},
+      {"invalid: cross_entropy (net.cpp:42): label_smoothing is 2, expected 0 to 1",
+       [&] { cross_entropy(x, n, {}, {.label_smoothing = 2}, kAt); }},
+      {"invalid: mse_loss (net.cpp:42): expected a floating dtype, got i64[2]",
+       [&] { mse_loss(n, n, Reduction::mean, kAt); }},
+      {"invalid: l1_loss (net.cpp:42): the tensor is undefined",
+       [&] { l1_loss(x, u, Reduction::mean, kAt); }},
+  });
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward outside the callable: several forwards in flight, retained graphs, hooks, changed parameters.
+#include "frontend/outer.h"
+
+#include <cmath>
+
+#include "frontend/compile.h"
+#include "frontend/functional.h"
+#include "frontend/nn/layers.h"
+#include "tests/frontend/testing.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT
+
+class Outer : public ::testing::TestWithParam<Backend> {
+ protected:
+  static CompileOptions options() {
+    CompileOptions o;
+    o.backend = GetParam();
+    return o;
+  }
+};
+
+TEST_P(Outer, TwoForwardsBeforeTwoBackwards) {
+  Tensor w = vec({1, 2}, true);
+  auto f = compile([&](const Tensor& x) { return sum(exp(w * x)); }, options());
+  const Tensor a = f(vec({1, 0})), b = f(vec({0, 1}));
+  EXPECT_TRUE(a.requires_grad() && !a.is_leaf());
+  a.backward();
+  EXPECT_NEAR(values(w.grad())[0], std::exp(1), 1e-5);
+  EXPECT_EQ(values(w.grad())[1], 0);
+  b.backward();
+  EXPECT_NEAR(values(w.grad())[1], std::exp(2), 1e-5);
+  EXPECT_EQ(f.stats().builds.size(), 1u);
+}
+
+TEST_P(Outer, RetainGraph) {
+  Tensor w = vec({3}, true);
+  auto f = compile([&] { return w * w; }, options());
+  Tensor y = f();
+  y.backward({}, true);
+  y.backward();
+  EXPECT_EQ(values(w.grad()), (Floats{12}));
+  EXPECT_ERROR(y.backward(),
+               "invalid: backward (@): the graph was already consumed by a backward (pass retain_graph=true "
+               "to the first)");
+}
+
+TEST_P(Outer, GoesOnInEagerCode) {
+  Tensor w = vec({1, 2}, true), before = vec({3, 4}, true);
+  auto f = compile([&](const Tensor& x) { return w * x; }, options());
+  for (int i = 0; i < 2; ++i) {
+    w.set_grad({});
+    before.set_grad({});
+    const Tensor x = before * 2.0;
+    sum(square(f(x)) + before).backward();
+    EXPECT_EQ(values(w.grad()), (Floats{2 * 1 * 36, 2 * 2 * 64}));
+    EXPECT_EQ(values(before.grad()), (Floats{2 * 6 * 1 * 2 + 1, 2 * 16 * 2 * 2 + 1}));
+  }
+}
+
+TEST_P(Outer, PartialOutputs) {
+  Tensor w = vec({2}, true), v = vec({5}, true);
+  auto f = compile(
+      [&] {
+        Tensor a = w * w, b = v * 3.0, c = a * b;
+        return std::vector<Tensor>{a, b, c};
+      },
+      options());
+  auto y = f();
+  y[0].backward();
+  EXPECT_EQ(values(w.grad()), (Floats{4}));
+  EXPECT_FALSE(v.grad().defined());
+  w.set_grad({});
+  y = f();
+  (y[1] + y[2]).backward();
+  EXPECT_EQ(values(w.grad()), (Floats{4 * 15}));
+  EXPECT_EQ(values(v.grad()), (Floats{3 + 4 * 3}));
+  EXPECT_EQ(f.stats().builds.size(), 1u);
+}
+
+TEST_P(Outer, ParameterChangedInBetweenIsAnError) {
+  Tensor w = vec({2}, true);
+  w.set_name("w");
+  auto f = compile([&] { return w * w; }, options());
+  Tensor y = f();
+  {
+    NoGrad guard;
+    w.mul_(2.0);
+  }
+  EXPECT_ERROR(y.backward(),
+               "invalid: backward (@): f32[1] 'w' was changed in place after the compiled forward read it "
+               "(clone it first)");
+  y = f();
+  y.backward();
+  EXPECT_EQ(values(w.grad()), (Floats{8}));
+}
+
+TEST_P(Outer, HooksOnParametersAndResults) {
+  Tensor w = vec({2}, true);
+  int calls = 0;
+  w.register_hook([&](const Tensor& g) { return ++calls, g * 10.0; });
+  auto f = compile([&] { return w * 3.0; }, options());
+  Tensor y = f();
+  y.register_hook([](const Tensor& g) { return g + 1.0; });
+  y.backward();
+  EXPECT_EQ(values(w.grad()), (Floats{60}));
+  EXPECT_EQ(calls, 1);
+  Tensor x = w * 1.0;
+  int seen = 0;
+  x.register_hook([&](const Tensor&) { return ++seen, Tensor(); });
+  auto g = compile([](const Tensor& t) { return t * 2.0; }, options());
+  g(x).backward();
+  EXPECT_EQ(seen, 1) << "a hook on an operand with history runs once";
+}
+
+TEST_P(Outer, HooksMadeInside) {
+  Tensor w = vec({2}, true);
+  auto f = compile(
+      [&](bool inner) {
+        Tensor a = w * 3.0;
+        if (inner) a.register_hook([](const Tensor& g) { return g * 100.0; });
+        Tensor y = a * 1.0;
+        if (!inner) y.register_hook([](const Tensor& g) { return g * 10.0; });
+        return y;
+      },
+      options());
+  for (int i = 0; i < 2; ++i) {
+    w.set_grad({});
+    f(false).backward();
+    EXPECT_EQ(values(w.grad()), (Floats{30}));
+    Tensor y = f(true);
+    EXPECT_ERROR(y.backward(),
+                 "unsupported: backward (@): f32[1], made inside a compiled callable, has a hook (call "
+                 "backward inside it, or return that tensor)");
+  }
+}
+
+TEST_P(Outer, TrainsLikeEager) {
+  auto train = [&](bool compiled) {
+    manual_seed(5);
+    nn::Linear m(3, 2);
+    auto fn = [&](const Tensor& x) { return mse_loss(gelu(m(x)), ones({4, 2})); };
+    auto f = compile(fn, options());
+    for (int i = 0; i < 4; ++i) {
+      m.zero_grad();
+      const Tensor x = mat({1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3.0f * i}, {4, 3});
+      (compiled ? f(x) : fn(x)).backward();
+      NoGrad guard;
+      for (Tensor p : m.parameters()) p.add_(p.grad(), -0.01);
+    }
+    if (compiled) {
+      EXPECT_EQ(f.stats().builds.size(), 1u);
+    }
+    return values(m.weight);
+  };
+  const Floats a = train(false), b = train(true);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << i;
+}
+
+TEST_P(Outer, AfterAHostRead) {
+  Tensor w = vec({2}, true);
+  auto f = compile(
+      [&] {
+        Tensor a = exp(w);
+        return a.item() > 1 ? a * w : a;
+      },
+      options());
+  for (int i = 0; i < 2; ++i) {
+    w.set_grad({});
+    f().backward();
+    EXPECT_NEAR(values(w.grad())[0], std::exp(2) * 3, 1e-4);
+  }
+}
+
+TEST_P(Outer, DropoutSavesItsMask) {
+  Tensor x = ones({100}, {DType::f32, true});
+  auto f = compile([](const Tensor& t) { return dropout(t, 0.5); }, options());
+  const Tensor a = f(x), b = f(x);
+  sum(a).backward();
+  EXPECT_EQ(values(x.grad()), values(a));
+  x.set_grad({});
+  sum(b).backward();
+  EXPECT_EQ(values(x.grad()), values(b));
+  EXPECT_NE(values(a), values(b));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Outer, ::testing::Values(Backend::reference, Backend::native),
+                         [](const auto& info) {
+                           return info.param == Backend::native ? "native" : "reference";
+                         });
+
+}  // namespace
+}  // namespace kiln
