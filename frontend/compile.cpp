@@ -21,6 +21,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.check = mode == "check";
   s.max_builds = o.max_builds;
   s.threads = o.threads;
+  s.frozen = o.frozen;
   if (o.profile) s.profiler = std::make_shared<Profiler>();
   s.loc = loc;
   return trie;
@@ -56,6 +57,10 @@ void CompiledCall::finish() {
   if (!impl_) return;
   impl_->cursor.finish();
   impl_->finished = true;
+}
+
+void CompiledCall::freeze(const FrozenArgs& args, const FrozenResult& result) {
+  if (impl_) impl_->cursor.freeze(args, result);
 }
 
 }  // namespace kiln::detail

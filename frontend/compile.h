@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/frozen.h"
 #include "frontend/tensor.h"
 
 namespace kiln {
@@ -26,7 +27,11 @@ struct CompileOptions {
   bool check_numerics = false;  ///< name the first op that makes a NaN or Inf
   int max_builds = 16;          ///< more distinct traces than this are an error
   bool profile = false;         ///< time every kernel (adds barriers); the table is in CallableStats::profile
-  int threads = 0;              ///< 0: KILN_NUM_THREADS, else all the process may run on
+  /// After the first call the callable is not run again: its trace is replayed with the tensors of each
+  /// call's arguments and the numbers of the first call. For callables without host state: no random numbers,
+  /// host reads, hooks or optimizers that count steps; all but the tensors' elements must stay as it was.
+  bool frozen = false;
+  int threads = 0;  ///< 0: KILN_NUM_THREADS, else all the process may run on
 };
 
 /// One build: a trace that was recorded, and compiled or found in the cache.
@@ -65,6 +70,8 @@ class CompiledCall {
   CompiledCall(const CompiledCall&) = delete;
   CompiledCall& operator=(const CompiledCall&) = delete;
   void finish();
+  /// After finish(): later calls replay this one.
+  void freeze(const FrozenArgs& args, const FrozenResult& result);
 
  private:
   struct Impl;
@@ -81,12 +88,14 @@ class Compiled {
 
   template <typename... Args>
   auto operator()(Args&&... args) {
+    using Result = std::decay_t<std::invoke_result_t<F&, Args...>>;
+    if (detail::wants_frozen(trie_.get())) return call_frozen<Result>(std::forward<Args>(args)...);
     detail::CompiledCall call(trie_.get());
-    if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
+    if constexpr (std::is_void_v<Result>) {
       fn_(std::forward<Args>(args)...);
       call.finish();
     } else {
-      auto result = fn_(std::forward<Args>(args)...);
+      Result result = fn_(std::forward<Args>(args)...);
       call.finish();
       return result;
     }
@@ -96,6 +105,55 @@ class Compiled {
   CallableStats stats() const { return trie_ ? detail::trie_stats(*trie_) : CallableStats{}; }
 
  private:
+  template <typename Result, typename... Args>
+  Result call_frozen(Args&&... args) {
+    detail::FrozenArgs given;
+    (detail::visit_fields(given, std::as_const(args)), ...);
+    if (detail::is_frozen(*trie_)) {
+      if constexpr (std::is_void_v<Result>) return static_cast<void>(detail::run_frozen(*trie_, given));
+      else return rebuild<Result>(detail::run_frozen(*trie_, given));
+    }
+    detail::CompiledCall call(trie_.get());
+    if constexpr (std::is_void_v<Result>) {
+      fn_(std::forward<Args>(args)...);
+      call.finish();
+      call.freeze(given, {});
+    } else {
+      Result result = fn_(std::forward<Args>(args)...);
+      detail::FrozenResult parts;
+      detail::visit_fields(parts, std::as_const(result));
+      call.finish();
+      remember(result);
+      call.freeze(given, parts);
+      return result;
+    }
+  }
+
+  template <typename Result>
+  void remember(const Result& result) {
+    if constexpr (std::is_copy_constructible_v<Result>) {
+      Result shape = result;
+      for_each_tensor(shape, [](Tensor& t) { t = Tensor(); });
+      detail::set_frozen_shape(*trie_, std::move(shape));
+    } else {
+      detail::frozen_type_mismatch(*trie_);
+    }
+  }
+
+  template <typename Result>
+  Result rebuild(std::vector<Tensor> tensors) {
+    if constexpr (std::is_copy_constructible_v<Result>) {
+      std::any shape = detail::frozen_shape(*trie_);
+      Result* result = std::any_cast<Result>(&shape);
+      if (!result) detail::frozen_type_mismatch(*trie_);
+      size_t next = 0;
+      for_each_tensor(*result, [&](Tensor& t) { t = std::move(tensors[next++]); });
+      return std::move(*result);
+    } else {
+      detail::frozen_type_mismatch(*trie_);
+    }
+  }
+
   F fn_;
   std::shared_ptr<detail::Trie> trie_;
 };

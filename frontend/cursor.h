@@ -3,9 +3,11 @@
 // records from the first one that does not. One cursor, one call, one thread.
 #pragma once
 
+#include <any>
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -17,6 +19,9 @@
 
 namespace kiln::detail {
 
+struct Frozen;
+struct FrozenArgs;
+
 /// The traces of one compiled callable.
 struct Trie {
   Trie() = default;
@@ -26,6 +31,8 @@ struct Trie {
   std::vector<std::unique_ptr<Event>> owned;  ///< guarded by mutex
   std::vector<BuildRecord> builds;            ///< guarded by mutex
   std::mutex mutex;
+  std::shared_ptr<const Frozen> frozen;  ///< guarded by mutex
+  std::any frozen_shape;                 ///< guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
 };
@@ -60,6 +67,14 @@ class Cursor {
   void finish();
   /// The callable threw: drops what is pending.
   void abandon();
+
+  /// Keeps this finished call for replays.
+  void freeze(const FrozenArgs& args, const FrozenArgs& result);
+  /// Runs a frozen call on other arguments.
+  std::vector<Tensor> replay(const Frozen& f, const std::vector<Tensor>& args);
+  /// The callable sets or drops a gradient itself.
+  void note_grad_set(const TensorImpl& t) { cleared_.insert(&t); }
+  const StageOptions& options() const { return trie_.options; }
 
   bool recording() const { return recorder_ != nullptr; }
   std::thread::id thread() const { return thread_; }
@@ -97,6 +112,10 @@ class Cursor {
   void record_backward(const Event& begin);
   void record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
   ImplPtr impl_of(Slot s) const;
+
+  // frozen.cpp: replaying.
+  ImplPtr frozen_external(const Frozen& f, const Binding& b, const std::vector<Tensor>& args) const;
+  void replay_leaf_grads(const Frozen& f, Event& e);
 
   // record.cpp: recording.
   void start_recording(const std::string& what, SourceLoc loc);
@@ -136,6 +155,7 @@ class Cursor {
   std::vector<ImplPtr> slot_impls_;  ///< per slot: the handle or external of this call, as far as known
   std::vector<Followed> handles_;
   std::vector<ImplPtr> carried_;
+  std::set<const TensorImpl*> cleared_;
 
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::unique_ptr<Event>> recorded_;

@@ -6,6 +6,7 @@
 
 #include "frontend/context.h"
 #include "frontend/dispatch.h"
+#include "frontend/frozen.h"
 
 namespace kiln {
 
@@ -61,6 +62,7 @@ Generator& generator() {
 }  // namespace
 
 GeneratorState next_random() {
+  forbid_frozen("random numbers");
   std::lock_guard lock(generator().mutex);
   GeneratorState s = generator().value;
   ++generator().value.offset;

@@ -165,6 +165,7 @@ void Tensor::set_grad(const Tensor& g, Loc loc) {
   if (g.defined())
     KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype(), invalid, "set_grad ({}): got {}, expected {}",
                loc.str(), g.type_str(), type_str());
+  if (detail::Cursor* c = detail::state().cursor) c->note_grad_set(*impl_);
   impl_->grad = g.impl_;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "frontend/dispatch.h"
+#include "frontend/frozen.h"
 #include "frontend/ops_detail.h"
 
 namespace kiln::optim {
@@ -110,6 +111,7 @@ SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(
 }
 
 void SGD::step(Loc loc) {
+  if (!state_names_.empty()) forbid_frozen("steps of SGD with momentum");
   ++step_count_;
   std::vector<std::vector<Tensor>> rows;
   for (size_t i : active()) {
@@ -145,6 +147,7 @@ AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std:
 }
 
 void AdamW::step(Loc loc) {
+  forbid_frozen("steps of AdamW");
   ++step_count_;
   std::vector<std::vector<Tensor>> rows;
   for (size_t i : active()) rows.push_back({params_[i], params_[i].grad(), state(i, 0), state(i, 1)});
