@@ -77,7 +77,6 @@ class Cursor {
   const StageOptions& options() const { return trie_.options; }
 
   bool recording() const { return recorder_ != nullptr; }
-  std::thread::id thread() const { return thread_; }
 
  private:
   struct Followed {

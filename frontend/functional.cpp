@@ -13,22 +13,6 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
 namespace {
 
-Tensor add2(const Tensor& a, const Tensor& b) { return binary(op("add"), a, b); }
-Tensor sub2(const Tensor& a, const Tensor& b) { return binary(op("sub"), a, b); }
-Tensor mul2(const Tensor& a, const Tensor& b) { return binary(op("mul"), a, b); }
-Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); }
-/// A constant of the library (not a user's number), 0-d.
-Tensor lit(const Tensor& like, double v) {
-  return apply(op("constant"), std::initializer_list<const Tensor*>{}, {v, like.dtype(), Shape{}});
-}
-Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b) {
-  const Tensor x = expand_to(a, c.sizes()), y = expand_to(b, c.sizes());
-  return apply(op("where"), {&c, &x, &y});
-}
-Tensor iota(int64_t dim, const Sizes& s) {
-  return apply(op("iota"), std::initializer_list<const Tensor*>{}, {dim, Shape(s.begin(), s.end())});
-}
-
 /// exp(x - max) along `dims`, and its sum; the maximum carries no gradient (its contributions cancel).
 struct Exponentials {
   Tensor shifted, sum;

@@ -11,22 +11,12 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
 namespace {
 
-Tensor lit(const Tensor& like, double v) {
-  return apply(op("constant"), std::initializer_list<const Tensor*>{}, {v, like.dtype(), Shape{}});
-}
-Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b) {
-  const Tensor x = expand_to(a, c.sizes()), y = expand_to(b, c.sizes());
-  return apply(op("where"), {&c, &x, &y});
-}
 Sizes all_dims(const Tensor& x) {
   Sizes d;
   for (int64_t i = 0; i < x.dim(); ++i) d.push_back(i);
   return d;
 }
 Tensor sum_all(const Tensor& x) { return reduce(op("sum"), x, all_dims(x), false); }
-Tensor mul2(const Tensor& a, const Tensor& b) { return binary(op("mul"), a, b); }
-Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); }
-Tensor add2(const Tensor& a, const Tensor& b) { return binary(op("add"), a, b); }
 
 Tensor reduced(const Tensor& x, Reduction r) {
   if (r == Reduction::none) return x;

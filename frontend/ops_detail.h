@@ -27,6 +27,17 @@ Tensor unary(Op o, const Tensor& x);
 /// Operands are cast to a common dtype and broadcast, then `o`.
 Tensor binary(Op o, const Tensor& a, const Tensor& b, Loc loc = {});
 Tensor constant_like(const Tensor& x, double value);
+// The four operations by name, for bodies that read like formulas.
+inline Tensor add2(const Tensor& a, const Tensor& b) { return binary(op("add"), a, b); }
+inline Tensor sub2(const Tensor& a, const Tensor& b) { return binary(op("sub"), a, b); }
+inline Tensor mul2(const Tensor& a, const Tensor& b) { return binary(op("mul"), a, b); }
+inline Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); }
+/// A constant of the library (not a user's number), 0-d, in the dtype of `like`.
+Tensor lit(const Tensor& like, double value);
+/// a where c, else b; both expanded to c.
+Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b);
+/// Index along `dim`, i64.
+Tensor iota(int64_t dim, const Sizes& sizes);
 Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim);
 /// The 0-d tensor of a run-time number in the dtype that an op with `like` gives it.
 Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);

@@ -81,6 +81,19 @@ Tensor constant_like(const Tensor& x, double value) {
                {value, x.dtype(), Shape(x.sizes().begin(), x.sizes().end())});
 }
 
+Tensor lit(const Tensor& like, double value) {
+  return apply(op("constant"), std::initializer_list<const Tensor*>{}, {value, like.dtype(), Shape{}});
+}
+
+Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b) {
+  const Tensor x = expand_to(a, c.sizes()), y = expand_to(b, c.sizes());
+  return apply(op("where"), {&c, &x, &y});
+}
+
+Tensor iota(int64_t dim, const Sizes& sizes) {
+  return apply(op("iota"), std::initializer_list<const Tensor*>{}, {dim, Shape(sizes.begin(), sizes.end())});
+}
+
 Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim) {
   const Tensor r = dims.empty() ? x : apply(o, {&x}, {dims});
   if (!keepdim) return r;

@@ -78,10 +78,6 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
 }
 
 namespace {
-Tensor add2(const Tensor& a, const Tensor& b) { return binary(op("add"), a, b); }
-Tensor sub2(const Tensor& a, const Tensor& b) { return binary(op("sub"), a, b); }
-Tensor mul2(const Tensor& a, const Tensor& b) { return binary(op("mul"), a, b); }
-Tensor div2(const Tensor& a, const Tensor& b) { return binary(op("div"), a, b); }
 
 /// The event of a step: operands are, per active parameter, itself, its gradient and its state.
 template <typename Update>

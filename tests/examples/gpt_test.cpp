@@ -120,7 +120,7 @@ TEST(GptBigram, WorkedExample) {
 }
 
 TEST(GptBigram, Fortunes) {
-  if (!fs::exists(kFortunes)) GTEST_SKIP() << "the package fortunes is not installed";
+  ASSERT_TRUE(fs::exists(kFortunes)) << "the package fortunes is not installed: run scripts/setup.sh";
   const Corpus c = make_corpus(read_text(kFortunes), 64);
   EXPECT_EQ(c.vocab(), 114);
   EXPECT_EQ(c.train.size() + c.valid.size(), 2576674u);
