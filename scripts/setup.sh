@@ -26,8 +26,9 @@ for arg in "$@"; do
 done
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
-# A package that apt can install; unknown ones print no candidate, or "(none)".
-known() { apt-cache policy "$1" 2>/dev/null | grep -q '^ *Candidate: [^(]'; }
+# A package that apt can install; unknown ones print no candidate, or "(none)". No pipe into grep -q: it stops
+# reading at the match, and pipefail then counts apt-cache's broken pipe as "unknown".
+known() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 unknown_of() { for p in "$@"; do known "$p" || echo "$p"; done; }
 
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
