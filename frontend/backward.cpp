@@ -210,8 +210,7 @@ void Cursor::record_backward(const Event& begin) {
       begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
 
   std::vector<Node> nodes(r.graph.nodes.begin(), r.graph.nodes.begin() + static_cast<ptrdiff_t>(first));
-  std::vector<TapeEntry> tape;
-  for (const Node& n : nodes) tape.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
+  const std::vector<TapeEntry> tape = r.tape(nodes);
   BackwardRequest request;
   request.tape = tape;
   request.seeds = {{root, seed}};
@@ -259,7 +258,7 @@ void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_g
       const Slot s = bind_operand(e, Tensor(impl->grad), index);
       e.operands.insert(e.operands.end(), {leaf, s});
       const Value sum_operands[] = {r.read(s, from), g};
-      r.write(s, r.graph.add_node(op("add"), sum_operands, {}, from), from);
+      r.write(s, r.graph.add_node(op("add"), sum_operands, {}, from), false, from);
       continue;
     }
     SlotInfo info;

@@ -37,11 +37,12 @@ void record(Op o, std::span<const Tensor* const> in, Attrs attrs, const ImplPtr&
 }
 
 void link_view(TensorImpl& view, const ImplPtr& source, Op o, const Attrs& attrs) {
+  view.no_grad_view = source->no_grad_view || !state().grad_enabled;
+  if (!state().grad_enabled) return;  // it shows the memory, but has a history of its own
   view.base = source->base ? source->base : source;
   view.chain = source->chain;
   view.chain.emplace_back(o, attrs);
-  // A view made under no_grad never gets a history, but writes to it reach its base's.
-  view.rewritten = state().grad_enabled ? view.base->rewritten : TensorImpl::kNoHistory;
+  view.rewritten = view.base->rewritten;
 }
 }  // namespace
 
@@ -55,6 +56,13 @@ TensorRef TensorImpl::ref() const {
 std::string write_to_leaf(const TensorImpl& t, bool view) {
   return fmt::format("{}: {} is a {}leaf that requires grad (write to it under no_grad, or to a copy of it)",
                      state().place(), describe(t), view ? "view of a " : "");
+}
+
+std::string write_to_no_grad_view(const TensorImpl& t) {
+  return fmt::format(
+      "{}: {} is a view made under no_grad, and the write would be differentiated (make the view outside "
+      "no_grad, or write under no_grad)",
+      state().place(), describe(t));
 }
 
 std::string describe(const TensorImpl& t) {

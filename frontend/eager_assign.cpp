@@ -73,7 +73,7 @@ std::shared_ptr<GradNode> fresh_history(const Tensor& value) {
 }  // namespace
 
 void refresh_view(TensorImpl& t) {
-  if (!t.base || t.rewritten == t.base->rewritten || t.rewritten == TensorImpl::kNoHistory) return;
+  if (!t.base || t.rewritten == t.base->rewritten) return;
   t.rewritten = t.base->rewritten;
   GradMode guard(true);
   TensorBuilder b;
@@ -89,7 +89,8 @@ void eager_assign(const Tensor& target, const Tensor& value) {
   KILN_CHECK(!leaf || !state().grad_enabled, invalid, "{}", write_to_leaf(t, t.base != nullptr));
   if (t.storage == v.storage && t.offset == v.offset && t.strides == v.strides && t.shape == v.shape) return;
   const std::shared_ptr<GradNode> node = fresh_history(value);
-  const bool history = !leaf && (node || base->grad_fn);
+  KILN_CHECK(!node || !t.no_grad_view, invalid, "{}", write_to_no_grad_view(t));
+  const bool history = state().grad_enabled && (node || base->grad_fn);
   std::shared_ptr<GradNode> base_node;
   if (history && t.base) {  // from the contents before the write
     GradMode guard(true);

@@ -30,15 +30,25 @@ Event* Cursor::match_run(EventKind kind, const std::vector<Slot>& live, Slot rea
 }
 
 namespace {
-Slot root_of(const Recorder& r, Slot s) { return r.slots[s].base == kAbsent ? s : r.slots[s].base; }
-
-bool differentiable(const Recorder& r, Slot s) {
-  const SlotInfo& i = r.slots[s];
-  return !i.leaf && i.external < 0 && r.wants_grad(i.value) && !r.is_consumed(i.value);
+/// Slots that carry a history out of the call: live results, and externals that were given one in place.
+std::vector<Slot> with_history(const Recorder& r, const std::vector<Slot>& live) {
+  std::vector<Slot> slots;
+  auto add = [&](Slot s) {
+    if (!r.slots[s].leaf && r.wants_grad(r.slots[s].value)) slots.push_back(s);
+  };
+  for (Slot s : live)
+    if (r.slots[s].external < 0) add(s);
+  for (size_t i = 0; i < r.externals.size(); ++i)
+    if (!(r.slots[r.externals[i]].value == r.external_inputs[i])) add(r.externals[i]);
+  return slots;
 }
-}  // namespace
 
-namespace {
+std::vector<Slot> roots_of(const Recorder& r, const std::vector<Slot>& live) {
+  std::vector<Slot> roots = with_history(r, live);
+  std::erase_if(roots, [&](Slot s) { return r.is_consumed(r.slots[s].value); });
+  return roots;
+}
+
 bool owns_export(const Recorder& r, Slot root, int carried) {
   const auto it = r.export_owner.find(carried);
   return it != r.export_owner.end() && it->second == root;
@@ -49,7 +59,6 @@ bool owns_export(const Recorder& r, Slot root, int carried) {
 std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
   Recorder& r = *recorder_;
   std::vector<Value> wanted;
-  std::vector<Slot> roots;
   auto carry = [&](Value v, Slot slot) {
     if (const auto known = r.exported.find(v.id); known != r.exported.end()) return known->second;
     wanted.push_back(v);
@@ -61,9 +70,8 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
   const Origin here = origin();
   std::map<Slot, int> memory;  // root slot -> carried buffer
   for (Slot s : e.live) {
-    if (differentiable(r, s)) roots.push_back(s);
-    if (r.is_consumed(r.slots[s].value)) stage.consumed.push_back(s);
-    const Slot root = root_of(r, s);
+    r.read(s, here);
+    const Slot root = r.memory_of(s);
     if (r.slots[root].external >= 0) {
       stage.live.push_back({s, r.slots[root].external, -1});
       continue;
@@ -79,9 +87,11 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
     }
     stage.live.push_back({s, -1, memory[root]});
   }
-  if (!roots.empty()) {
+  for (Slot s : with_history(r, e.live))
+    if (r.is_consumed(r.slots[s].value)) stage.consumed.push_back(s);
+  if (const std::vector<Slot> roots = roots_of(r, e.live); !roots.empty()) {
     std::vector<Value> values;
-    for (Slot s : roots) values.push_back(r.read(s, here));
+    for (Slot s : roots) values.push_back(r.slots[s].value);
     const OuterGraph outer = outer_backward(r, values);
     for (Value v : outer.saved)
       if (r.graph.producer(v) >= 0 && !r.in_memory.count(v.id)) carry(v, kAbsent);
@@ -136,9 +146,21 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   stage.inputs = std::move(x.inputs);
   x.graph.name = trie_.options.name;
   stage.program = build_program(x.graph, strides, trie_.options, build_);
-  for (const StageOutput& o : stage.outputs)
-    if (o.external >= 0)
-      r.in_memory[r.slots[r.externals[static_cast<size_t>(o.external)]].value.id] = o.external;
+  // From here on views read what the stage leaves in memory: what it was computed from may be overwritten.
+  auto left_in_memory = [&](Slot s) {
+    SlotInfo info = r.slots[s];
+    ++info.version;
+    r.change(s, info);
+  };
+  for (const StageOutput& o : stage.outputs) {
+    if (o.external >= 0) {
+      const Slot s = r.externals[static_cast<size_t>(o.external)];
+      r.in_memory[r.slots[s].value.id] = o.external;
+      left_in_memory(s);
+    } else if (o.carried >= 0 && o.slot != kAbsent) {
+      left_in_memory(o.slot);
+    }
+  }
 }
 
 Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc) {
@@ -151,9 +173,7 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);
-  std::vector<Slot> roots;
-  for (Slot s : live)
-    if (differentiable(*recorder_, s)) roots.push_back(s);
+  const std::vector<Slot> roots = roots_of(*recorder_, live);
   if (kind == EventKind::end && !roots.empty()) {
     StageOptions options = trie_.options;
     for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
@@ -282,8 +302,13 @@ void Cursor::attach_boundaries(const Stage& stage) {
     if (t && t->hooks && !t->hooks->empty() && !elsewhere) saved->hooked = describe(*t);
   }
   auto boundary = std::make_shared<CallBoundary>(stage.backward, saved);
-  for (size_t i = 0; i < stage.backward->roots().size(); ++i)
-    boundary->attach(*impl_of(stage.backward->roots()[i]), static_cast<int>(i), trie_.options.loc);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const ImplPtr t = impl_of(roots[i]);
+    // The gradient of what it held before the call still goes to its former history.
+    for (ImplPtr& x : saved->externals)
+      if (x == t) x = std::make_shared<TensorImpl>(*t);
+    boundary->attach(*t, static_cast<int>(i), trie_.options.loc);
+  }
 }
 
 void Cursor::finish() {

@@ -78,11 +78,11 @@ struct TensorImpl {
   std::shared_ptr<GradNode> grad_fn;
   std::shared_ptr<HookList> hooks;  ///< null: none
   // Eager views: in-place writes reach the history of all views of a base.
-  ImplPtr base;            ///< null unless this is a view
-  ViewChain chain;         ///< from the base
-  static constexpr uint32_t kNoHistory = UINT32_MAX;
-  uint32_t rewritten = 0;  ///< bases: writes that changed history; views: the base's count at grad_fn
-  std::string name;        ///< "fc1.weight" once a module has named it
+  ImplPtr base;               ///< null unless this is a view that follows another's history
+  ViewChain chain;            ///< from the base
+  uint32_t rewritten = 0;     ///< bases: writes that changed history; views: the base's count at grad_fn
+  bool no_grad_view = false;  ///< a view made under no_grad, or a view of one
+  std::string name;           ///< "fc1.weight" once a module has named it
 
   // Binding to a trace. Only the cursor's thread touches these, and only for handles that the cursor made.
   Cursor* cursor = nullptr;  ///< whose pending value this is; null when materialised

@@ -318,13 +318,17 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, Loc loc)
   return split(x, std::max<int64_t>(1, (x.size(dim, loc) + chunks - 1) / chunks), dim, loc);
 }
 
+namespace {
+Tensor copied(const Tensor& x) {
+  const Tensor zero = constant_like(x, 0);
+  // Adding zero is no copy for -0.0 and bool; selecting is.
+  const Tensor yes = constant(1, DType::boolean, x.sizes());
+  return apply(op("where"), {&yes, &x, &zero});
+}
+}  // namespace
+
 Tensor clone(const Tensor& x, Loc loc) {
-  return shape_call("clone", loc, x, {}, [&] {
-    const Tensor zero = constant_like(x, 0);
-    // Adding zero is no copy for -0.0 and bool; selecting is.
-    const Tensor yes = constant(1, DType::boolean, x.sizes());
-    return apply(op("where"), {&yes, &x, &zero});
-  });
+  return shape_call("clone", loc, x, {}, [&] { return copied(x); });
 }
 
 Tensor contiguous(const Tensor& x, Loc loc) {
@@ -389,7 +393,7 @@ Tensor Tensor::detach(Loc loc) const {
   return shape_call("detach", loc, *this, {}, [&] {
     NoGrad guard;
     const Tensor r = apply(op("reshape"), {this}, {dims(sizes())});
-    if (!tracing()) r.impl()->base.reset();  // writes to it are no part of the history
+    r.impl()->no_grad_view = false;  // writes to it are allowed a history, its own
     return r;
   });
 }
@@ -430,8 +434,11 @@ Tensor& Tensor::add_(const Tensor& other, double alpha, Loc loc) {
   });
 }
 Tensor& Tensor::mul_(const Tensor& other, Loc loc) {
-  return in_place("mul_", loc, *this, &other, {},
-                  [&](const auto&) { return binary(op("mul"), *this, other, loc); });
+  return in_place("mul_", loc, *this, &other, {}, [&](const auto&) {
+    // The derivative reads the factors, and eagerly the write takes their memory.
+    const Tensor self = tracing() || !grad_enabled() ? *this : copied(*this);
+    return binary(op("mul"), self, other.impl() == impl() ? self : other, loc);
+  });
 }
 Tensor& Tensor::mul_(double factor, Loc loc) {
   return in_place("mul_", loc, *this, nullptr, {factor}, [&](const std::vector<Tensor>& s) {

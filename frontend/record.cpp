@@ -189,12 +189,14 @@ Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
     if (layout) {
       const Slot s = slot_of(source);
       const SlotInfo& from_slot = recorder_->slots[s];
-      info.base = from_slot.base == kAbsent ? s : from_slot.base;
+      info.base = recorder_->memory_of(s);
+      if (state().grad_enabled) info.history = recorder_->history_of(s);
       info.chain = from_slot.chain;
       info.chain.emplace_back(o, attrs);
       info.version = recorder_->slots[info.base].version;
       prototype.strides = layout->strides;
       prototype.offset = source.offset + layout->offset;
+      prototype.no_grad_view = source.no_grad_view || !state().grad_enabled;
     }
   }
   return new_handle(recorder_->add_slot(std::move(info)), prototype);
@@ -205,24 +207,25 @@ void Cursor::assign(const Tensor& target, const Tensor& value) {
   const Slot s = slot_of(*target.impl());
   KILN_ASSERT(s != kUnbound, "in-place target {} is not an operand of the open event",
               describe(*target.impl()));
-  const Slot base = recorder_->slots[s].base == kAbsent ? s : recorder_->slots[s].base;
   auto is_leaf = [&](Slot x) { return recorder_->slots[x].leaf && recorder_->slots[x].requires_grad; };
-  KILN_CHECK(!is_leaf(base) || !state().grad_enabled, invalid, "{}",
-             write_to_leaf(*target.impl(), base != s));
+  const Slot history = recorder_->history_of(s);
+  KILN_CHECK(!is_leaf(history) || !state().grad_enabled, invalid, "{}",
+             write_to_leaf(*target.impl(), history != s));
   const Value source = recorder_->read(slot_of(*value.impl()), from);
   const bool grad = recorder_->wants_grad(source) && state().grad_enabled;
+  KILN_CHECK(!grad || !target.impl()->no_grad_view, invalid, "{}", write_to_no_grad_view(*target.impl()));
   // A value of its own, so that marking it says nothing about the source.
   const Value v =
       recorder_->graph.add_node(op("reshape"), {&source, 1}, {recorder_->graph.type(source).shape}, from);
-  recorder_->mark_grad(v, grad || is_leaf(s));
-  if (is_leaf(s)) recorder_->leaf_values[v.id] = s;
-  recorder_->write(s, v, from);
-  if (is_leaf(base)) return;
-  for (Slot x : {s, base}) {
-    const bool on = recorder_->wants_grad(recorder_->slots[x].value);
-    set_flags(x, on);
-    open_->flags.emplace_back(x, on);
-    if (base == s) break;
+  recorder_->mark_grad(v, grad);
+  const bool before = recorder_->wants_grad(recorder_->read(history, from));
+  recorder_->write(s, v, state().grad_enabled, from);
+  const bool after = recorder_->wants_grad(recorder_->read(history, from));
+  if (before == after) return;
+  for (Slot x = 0; x < static_cast<Slot>(recorder_->slots.size()); ++x) {
+    if (recorder_->history_of(x) != history) continue;
+    set_flags(x, after);
+    open_->flags.emplace_back(x, after);
   }
 }
 

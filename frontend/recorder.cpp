@@ -33,6 +33,7 @@ void Recorder::rollback(const Event& e) {
   while (!checks.empty() && later(checks.back().worst)) checks.pop_back();
   std::erase_if(hooked, [&](const auto& p) { return p.first >= e.value_count; });
   std::erase_if(leaf_values, [&](const auto& p) { return p.first >= e.value_count; });
+  std::erase_if(histories, [&](const auto& p) { return p.first >= e.value_count; });
 }
 
 void Recorder::consume(Value root) {
@@ -44,7 +45,10 @@ void Recorder::consume(Value root) {
     const int node = graph.producer(v);
     if (node < 0 || consumed[static_cast<size_t>(v.id)] || !wants_grad(v)) continue;
     consumed[static_cast<size_t>(v.id)] = true;
-    for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
+    const auto h = histories.find(v.id);
+    if (h != histories.end()) stack.push_back(h->second);
+    else
+      for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
   }
 }
 
@@ -59,7 +63,10 @@ void Recorder::mark_from(int first_value) {
   for (; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
     bool any = false;
-    for (Value v : n.in) any = any || wants_grad(v);
+    const auto h = histories.find(n.out.id);
+    if (h != histories.end()) any = h->second.valid() && wants_grad(h->second);
+    else
+      for (Value v : n.in) any = any || wants_grad(v);
     mark_grad(n.out, any && is_floating(graph.type(n.out).dtype) && !def(n.op).constant_gradient);
   }
 }
@@ -74,60 +81,94 @@ void Recorder::refresh_overlaps() {
   for (Slot s : externals) {
     if (!slots[s].overlaps) continue;
     SlotInfo fresh = slots[s];
-    fresh.value = graph.add_input(fresh.type, InputKind::captured, "");
+    const Value input = graph.add_input(fresh.type, InputKind::captured, "");
+    in_memory[input.id] = fresh.external;
+    fresh.value = with_history(input, fresh.value, {});
+    in_memory[fresh.value.id] = fresh.external;
     fresh.written = false;
     ++fresh.version;
-    mark_grad(fresh.value, fresh.requires_grad);
-    if (fresh.leaf && fresh.requires_grad) leaf_values[fresh.value.id] = s;
-    in_memory[fresh.value.id] = fresh.external;
     change(s, fresh);
   }
 }
 
+Value Recorder::with_history(Value data, Value history, const Origin& origin) {
+  const bool on = history.valid() && wants_grad(history);
+  if (!on && !wants_grad(data)) return data;
+  const Value v = graph.add_node(op("reshape"), {&data, 1}, {graph.type(data).shape}, origin);
+  histories[v.id] = on ? history : Value{};
+  mark_grad(v, on);
+  return v;
+}
+
+std::vector<TapeEntry> Recorder::tape(std::span<const Node> nodes) const {
+  std::vector<TapeEntry> entries;
+  for (const Node& n : nodes) {
+    entries.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
+    const auto h = histories.find(n.out.id);
+    if (h != histories.end() && h->second.valid()) entries.back().in = {h->second};
+  }
+  return entries;
+}
+
+namespace {
+/// The view ops that lead from `from`, itself a view or a base, to `view`.
+ViewChain chain_between(const SlotInfo& from, const SlotInfo& view) {
+  return {view.chain.begin() + static_cast<ptrdiff_t>(from.chain.size()), view.chain.end()};
+}
+}  // namespace
+
 Value Recorder::read(Slot s, const Origin& origin) {
-  const SlotInfo& info = slots[s];
-  if (info.base == kAbsent || slots[info.base].version == info.version) return info.value;
+  const Slot memory = memory_of(s), history = history_of(s);
+  if (memory == s || slots[memory].version == slots[s].version) return slots[s].value;
   GraphBuilder b(graph);
   b.origin = origin;
-  SlotInfo fresh = info;
+  const Value source = history == s ? slots[memory].value : read(history, origin);
+  SlotInfo fresh = slots[s];
   const int first = graph.value_count();
-  fresh.value = forward_view(b, slots[info.base].value, info.chain);
-  fresh.version = slots[info.base].version;
+  Value shown = forward_view(b, source, history == s ? fresh.chain : chain_between(slots[history], fresh));
   mark_from(first);
+  fresh.value = history == s ? with_history(shown, fresh.value, origin) : shown;
+  fresh.version = slots[memory].version;
   fresh.requires_grad = wants_grad(fresh.value);
   change(s, fresh);
   return fresh.value;
 }
 
-void Recorder::write(Slot s, Value v, const Origin& origin) {
+void Recorder::write(Slot s, Value v, bool grad, const Origin& origin) {
   GraphBuilder b(graph);
   b.origin = origin;
-  const Slot base = slots[s].base == kAbsent ? s : slots[s].base;
-  SlotInfo changed = slots[base];
-  if (base == s) {
-    changed.value = v;
-  } else {
-    // The former contents of a leaf are no part of its new ones' history: it stays a leaf.
-    const bool leaf = changed.leaf && changed.requires_grad;
-    const int first = graph.value_count();
-    if (leaf) {
-      changed.value = b.emit(op("reshape"), {changed.value}, {changed.type.shape});
-      mark_grad(changed.value, false);
-    }
-    changed.value = backward_view(b, changed.value, slots[s].chain, 0, v);
-    if (leaf) leaf_values[changed.value.id] = base;
-    else mark_from(first);
-    if (leaf) mark_grad(changed.value, true);
-    else changed.requires_grad = wants_grad(changed.value);
+  const Slot memory = memory_of(s), history = history_of(s);
+  const Value before = read(s, origin), owner = read(history, origin);
+  const bool tracked = grad && (wants_grad(v) || wants_grad(owner));
+  const bool plain = !wants_grad(v) && !wants_grad(before);
+  const int first = graph.value_count();
+  if (tracked && history != memory) {
+    SlotInfo own = slots[history];
+    own.value = backward_view(b, owner, chain_between(own, slots[s]), 0, v);
+    mark_from(first);
+    own.requires_grad = wants_grad(own.value);
+    own.leaf = !own.requires_grad;
+    own.version = slots[memory].version + 1;
+    change(history, own);
   }
-  changed.written = changed.external >= 0;
-  flush = flush || changed.overlaps;
-  ++changed.version;
-  change(base, changed);
-  if (base == s) return;
+  SlotInfo base = slots[memory];
+  const Value former = base.value;
+  base.value = backward_view(b, former, slots[s].chain, 0, v);
+  mark_from(first);
+  if (!tracked || history != memory) {
+    base.value = with_history(base.value, former, origin);
+  } else {
+    base.requires_grad = wants_grad(base.value);
+    base.leaf = !base.requires_grad;
+  }
+  base.written = base.external >= 0;
+  flush = flush || base.overlaps;
+  ++base.version;
+  change(memory, base);
+  if (s == memory || s == history || !(tracked || plain)) return;
   SlotInfo view = slots[s];
   view.value = v;
-  view.version = changed.version;
+  view.version = base.version;
   change(s, view);
 }
 

@@ -99,17 +99,14 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
   OuterGraph out;
   out.graph = r.graph;
   out.graph.outputs.clear();
-  std::vector<TapeEntry> tape;
-  std::vector<Origin> origins;
-  for (const Node& n : r.graph.nodes) {
-    tape.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
-    origins.push_back(n.origin);
-  }
+  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
   GraphBuilder b(out.graph);
   BackwardRequest request;
   request.tape = tape;
   request.needs_grad = [&](Value v) { return r.wants_grad(v); };
-  request.on_entry = [&](const TapeEntry& e) { b.origin = origins[static_cast<size_t>(&e - tape.data())]; };
+  request.on_entry = [&](const TapeEntry& e) {
+    b.origin = r.graph.nodes[static_cast<size_t>(&e - tape.data())].origin;
+  };
   for (Value root : roots) {
     const Value g = out.graph.add_input(r.graph.type(root), InputKind::arg, "grad");
     out.grad_inputs.push_back(g);

@@ -48,6 +48,8 @@ ImplPtr alias_without_history(const TensorImpl& t);
 
 /// Text of the error about an in-place write to a leaf that requires grad, or to a view of one.
 std::string write_to_leaf(const TensorImpl& t, bool view);
+/// Text of the error for a differentiated in-place write to a view made under no_grad.
+std::string write_to_no_grad_view(const TensorImpl& t);
 
 /// Brings the history of an eager view up to date with the writes to its base.
 void refresh_view(TensorImpl& t);

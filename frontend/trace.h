@@ -13,6 +13,7 @@
 
 #include "frontend/impl.h"
 #include "frontend/tensor.h"
+#include "ir/autodiff.h"
 #include "ir/graph.h"
 
 namespace kiln::detail {
@@ -94,7 +95,10 @@ struct SlotInfo {
   bool overlaps = false;  ///< external that shares storage with another one
   Slot base = kAbsent;    ///< views: the slot whose memory this one shows
   ViewChain chain;        ///< view ops from the base
-  uint32_t version = 0;   ///< bases: writes so far; views: base version `value` was derived from
+  /// Views: the slot whose history this one's follows. Absent for those made by detach() or under no_grad,
+  /// which show the memory of their base but have a history of their own.
+  Slot history = kAbsent;
+  uint32_t version = 0;  ///< bases: writes so far; views: base version `value` was derived from
 };
 
 /// A promise about values that only a run can test: `worst` is an i64, kNothingWrong where all is well.
@@ -113,11 +117,14 @@ struct Recorder {
   std::vector<Value> scalars;                      ///< graph input of each run-time scalar
   std::vector<bool> value_grad;                    ///< per value: a gradient flows through it
   std::map<int, Slot> leaf_values;                 ///< value id -> leaf slot whose contents it is (or was)
-  std::vector<bool> consumed;                      ///< per value: a backward has used up its history
-  std::map<int, Slot> hooked;                      ///< value id -> slot whose hooks see its gradient
-  std::map<int, int> exported;                     ///< value id -> carried buffer, after a host read
-  std::map<int, Slot> export_owner;                ///< carried buffer -> slot whose handles show it
-  std::map<int, int> in_memory;                    ///< value id -> external that holds it now
+  /// Value id -> value whose gradient takes the place of its operand's (invalid: none): what a write that no
+  /// derivative sees leaves behind.
+  std::map<int, Value> histories;
+  std::vector<bool> consumed;        ///< per value: a backward has used up its history
+  std::map<int, Slot> hooked;        ///< value id -> slot whose hooks see its gradient
+  std::map<int, int> exported;       ///< value id -> carried buffer, after a host read
+  std::map<int, Slot> export_owner;  ///< carried buffer -> slot whose handles show it
+  std::map<int, int> in_memory;      ///< value id -> external that holds it now
   int carried_count = 0;
   bool flush = false;  ///< an overlapping external was written: memory must be brought up to date
   std::vector<ValueCheck> checks;
@@ -133,8 +140,15 @@ struct Recorder {
   void refresh_overlaps();
   /// Whether a pending write may lie in the storage of external slot `s`.
   bool pending_write_near(Slot s) const;
-  /// Makes `v` the contents of `s`, writing through to its base.
-  void write(Slot s, Value v, const Origin& origin);
+  /// Makes `v` the contents of `s` and of the memory it shows. With `grad`, derivatives see the write: it
+  /// becomes part of the history that `s` follows. Other histories of that memory stay as they are.
+  void write(Slot s, Value v, bool grad, const Origin& origin);
+  /// `data` with the history of `history` (invalid: with none).
+  Value with_history(Value data, Value history, const Origin& origin);
+  Slot memory_of(Slot s) const { return slots[s].base == kAbsent ? s : slots[s].base; }
+  Slot history_of(Slot s) const { return slots[s].history == kAbsent ? s : slots[s].history; }
+  /// Entries for a backward over `nodes`, the first ones of the graph.
+  std::vector<TapeEntry> tape(std::span<const Node> nodes) const;
   void mark_grad(Value v, bool on);
   /// After a backward from `root` without retain_graph: nothing it came from can be differentiated again.
   void consume(Value root);

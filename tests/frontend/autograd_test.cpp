@@ -114,7 +114,7 @@ TEST_P(Autograd, CopyFromALeafAndBackwardThroughTheTarget) {
   EXPECT_EQ(values(w.grad()), (Floats{8, 12}));
 }
 
-TEST_P(Autograd, WritesWithoutGradientCutHistory) {
+TEST_P(Autograd, WritesUnderNoGradLeaveHistoryAlone) {
   Tensor w;
   run([&] {
     w = vec({2, 3}, true);
@@ -126,7 +126,46 @@ TEST_P(Autograd, WritesWithoutGradientCutHistory) {
     }
     sum(a + w).backward();
   });
-  EXPECT_EQ(values(w.grad()), (Floats{1, 1}));
+  EXPECT_EQ(values(w.grad()), (Floats{6, 6}));
+}
+
+TEST_P(Autograd, InPlaceProductsKeepWhatTheirDerivativeReads) {
+  Tensor w;
+  run([&] {
+    w = vec({2, 3}, true);
+    Tensor a = w * 5.0, b = ones({2});
+    a.mul_(w);
+    select(b, 0, 1).mul_(select(w, 0, 0));
+    b.mul_(b);
+    sum(a + b).backward();
+  });
+  EXPECT_EQ(values(w.grad()), (Floats{20 + 4, 30}));
+}
+
+TEST_P(Autograd, WritesThroughDetachedViewsLeaveHistoryAlone) {
+  Tensor w, seen;
+  run([&] {
+    w = vec({2, 3}, true);
+    Tensor a = w * 5.0;
+    Tensor d = a.detach();
+    select(d, 0, 0).fill_(100);  // straight through: the value of a, the gradient of w * 5
+    d.mul_(select(w, 0, 1));     // the gradient of d's own history, which a does not have
+    seen = a * 1.0;
+    sum(a + d).backward();
+  });
+  EXPECT_EQ(values(seen), (Floats{300, 45}));
+  EXPECT_EQ(values(w.grad()), (Floats{5, 5 + 100 + 15}));
+}
+
+TEST_P(Autograd, DetachedViewOfALeafCanBeWritten) {
+  Tensor w;
+  run([&] {
+    w = vec({2, 3}, true);
+    w.detach().mul_(10.0);
+    sum(w * w).backward();
+  });
+  EXPECT_EQ(values(w), (Floats{20, 30}));
+  EXPECT_EQ(values(w.grad()), (Floats{40, 60}));
 }
 
 TEST_P(Autograd, NoGradAndDetach) {

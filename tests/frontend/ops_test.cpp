@@ -149,6 +149,16 @@ TEST(InPlace, Errors) {
   EXPECT_ERROR(select(w, 0, 0).fill_(1),
                "invalid: fill_ (@): f32[] is a view of a leaf that requires grad (write to it under no_grad, "
                "or to a copy of it)");
+  const Tensor y = w * 2.0;
+  Tensor row;
+  {
+    NoGrad guard;
+    row = select(y, 0, 0);
+  }
+  EXPECT_ERROR(
+      row.copy_(select(w, 0, 1)),
+      "invalid: copy_ (@): f32[] is a view made under no_grad, and the write would be differentiated "
+      "(make the view outside no_grad, or write under no_grad)");
   x.copy_(ids({3, 4}));
   EXPECT_EQ(values(x), (Floats{3, 4}));
 }

@@ -36,6 +36,27 @@ TEST_P(Outer, TwoForwardsBeforeTwoBackwards) {
   EXPECT_EQ(f.stats().builds.size(), 1u);
 }
 
+TEST_P(Outer, ArgumentsGetAHistoryInPlace) {
+  Tensor w = vec({2, 3}, true);
+  auto f = compile(
+      [&](Tensor buffer) {
+        select(buffer, 0, 1).copy_(select(w * w, 0, 0));
+        return Tensor(buffer);
+      },
+      options());
+  for (int call = 0; call < 3; ++call) {
+    w.set_grad({});
+    const Tensor plain = zeros({2}), made = w * 10.0;
+    f(plain);
+    f(made);
+    EXPECT_TRUE(plain.requires_grad() && !plain.is_leaf());
+    sum(plain * 2.0 + made).backward();
+    EXPECT_EQ(values(made), (Floats{20, 4}));
+    EXPECT_EQ(values(w.grad()), (Floats{8 + 10 + 4, 0}));
+  }
+  EXPECT_EQ(f.stats().builds.size(), 2u);
+}
+
 TEST_P(Outer, RetainGraph) {
   Tensor w = vec({3}, true);
   auto f = compile([&] { return w * w; }, options());
