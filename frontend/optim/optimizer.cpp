@@ -12,7 +12,8 @@ namespace kiln::optim {
 
 using namespace kiln::detail;  // NOLINT: the update bodies are written in its vocabulary
 
-Optimizer::Optimizer(std::vector<Tensor> params) : params_(std::move(params)) {
+Optimizer::Optimizer(std::vector<Tensor> params)
+    : params_(std::move(params)), state_(params_.size()), steps_(params_.size(), 0) {
   for (const Tensor& p : params_) {
     KILN_CHECK(p.defined() && p.is_leaf() && is_floating(p.dtype()), invalid,
                "Optimizer: got {}, expected leaf tensors of a floating dtype", p.type_str());
@@ -31,26 +32,19 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 void Optimizer::make_state(std::vector<std::string> names) {
   state_names_ = std::move(names);
-  for (const Tensor& p : params_) {
-    std::vector<Tensor> s;
-    for (size_t i = 0; i < state_names_.size(); ++i) s.push_back(zeros(p.sizes(), {p.dtype()}));
-    state_.push_back(std::move(s));
-  }
-}
-
-std::vector<size_t> Optimizer::active() const {
-  std::vector<size_t> out;
   for (size_t i = 0; i < params_.size(); ++i)
-    if (params_[i].grad().defined()) out.push_back(i);
-  return out;
+    for (size_t k = 0; k < state_names_.size(); ++k)
+      state_[i].push_back(zeros(params_[i].sizes(), {params_[i].dtype()}));
 }
 
 std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
   std::vector<std::pair<std::string, Tensor>> out;
-  out.emplace_back("step", Tensor::from_vector<double>({static_cast<double>(step_count_)}, {}));
-  for (size_t i = 0; i < state_.size(); ++i)
+  for (size_t i = 0; i < params_.size(); ++i) {
+    out.emplace_back(fmt::format("{}.step", i),
+                     Tensor::from_vector<double>({static_cast<double>(steps_[i])}, {}));
     for (size_t k = 0; k < state_names_.size(); ++k)
       out.emplace_back(fmt::format("{}.{}", i, state_names_[k]), state_[i][k]);
+  }
   return out;
 }
 
@@ -70,34 +64,51 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
     if (find(own, name) == own.end()) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
   KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict: the state does not fit{}", faults);
   NoGrad guard;
-  for (const auto& [name, t] : own) {
-    const Tensor& from = find(given, name)->second;
-    if (name == "step") step_count_ = static_cast<int64_t>(from.item<double>());
-    else Tensor(t).copy_(from);
+  for (size_t i = 0; i < params_.size(); ++i) {
+    steps_[i] = static_cast<int64_t>(find(given, fmt::format("{}.step", i))->second.item<double>());
+    for (size_t k = 0; k < state_names_.size(); ++k)
+      state_[i][k].copy_(find(given, fmt::format("{}.{}", i, state_names_[k]))->second);
   }
 }
 
-namespace {
-
-/// The event of a step: operands are, per active parameter, itself, its gradient and its state.
-template <typename Update>
-void step_event(const char* name, Loc loc, const std::vector<std::vector<Tensor>>& rows,
-                std::span<const int64_t> ints, std::span<const Scalar> scalars, Update&& update) {
-  if (rows.empty()) return;
+void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints, std::vector<double> scalars,
+                           const std::function<std::vector<double>(int64_t)>& at_step, const Update& update) {
   NoGrad guard;
+  std::vector<size_t> active;
+  std::vector<std::vector<Tensor>> rows;
+  std::vector<int64_t> counts;    // distinct steps
+  std::vector<int64_t> count_of;  // per row, which of them
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!params_[i].grad().defined()) continue;
+    active.push_back(i);
+    rows.push_back({params_[i], params_[i].grad()});
+    rows.back().insert(rows.back().end(), state_[i].begin(), state_[i].end());
+    const auto at = std::find(counts.begin(), counts.end(), steps_[i] + 1);
+    count_of.push_back(at - counts.begin());
+    if (at == counts.end()) counts.push_back(steps_[i] + 1);
+  }
+  if (rows.empty()) return;
+  const size_t common = scalars.size();
+  for (int64_t t : counts)
+    for (double x : at_step(t)) scalars.push_back(x);
+  const size_t each = (scalars.size() - common) / counts.size();
+  if (counts.size() > 1) ints.insert(ints.end(), count_of.begin(), count_of.end());
   std::vector<const Tensor*> operands;
   for (const auto& row : rows)
     for (const Tensor& t : row) operands.push_back(&t);
-  call_many(name, loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
-    for (const auto& row : rows) {
-      std::vector<Tensor> in_dtype;
-      for (const Tensor& x : s) in_dtype.push_back(cast_to(x, row[0].dtype()));
-      update(row, in_dtype);
+  const std::vector<Scalar> given(scalars.begin(), scalars.end());
+  call_many(name, loc, operands, ints, given, [&](const std::vector<Tensor>& s) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      std::vector<Tensor> own(s.begin(), s.begin() + static_cast<ptrdiff_t>(common));
+      const auto first = s.begin() + static_cast<ptrdiff_t>(common + each * static_cast<size_t>(count_of[r]));
+      own.insert(own.end(), first, first + static_cast<ptrdiff_t>(each));
+      for (Tensor& x : own) x = cast_to(x, rows[r][0].dtype());
+      update(rows[r], own);
     }
     return std::vector<Tensor>{};
   });
+  for (size_t i : active) ++steps_[i];
 }
-}  // namespace
 
 SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(params)), options(o) {
   lr = o.lr;
@@ -108,30 +119,23 @@ SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(
 
 void SGD::step(Loc loc) {
   if (!state_names_.empty()) forbid_frozen("steps of SGD with momentum");
-  ++step_count_;
-  std::vector<std::vector<Tensor>> rows;
-  for (size_t i : active()) {
-    rows.push_back({params_[i], params_[i].grad()});
-    if (!state_names_.empty()) rows.back().push_back(state(i, 0));
-  }
-  const Scalar scalars[] = {lr, options.weight_decay, options.momentum, 1 - options.dampening,
-                            step_count_ == 1 ? 1.0 : 0.0};
-  const int64_t ints[] = {options.nesterov, options.weight_decay != 0};
-  step_event("SGD.step", loc, rows, ints, scalars,
-             [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
-               const Tensor& p = row[0];
-               Tensor g = options.weight_decay != 0 ? add2(row[1], mul2(p, s[1])) : row[1];
-               if (row.size() == 3) {
-                 // The first step stores the gradient itself; which step it is, is a run-time value.
-                 const Tensor zero = constant_like(p, 0),
-                              first = binary(op("ne"), expand_to(s[4], p.sizes()), zero);
-                 const Tensor later = add2(mul2(row[2], s[2]), mul2(g, s[3])), now = g;
-                 const Tensor buffer = apply(op("where"), {&first, &now, &later});
-                 assign(row[2], buffer);
-                 g = options.nesterov ? add2(g, mul2(buffer, s[2])) : buffer;
-               }
-               assign(p, sub2(p, mul2(g, s[0])));
-             });
+  update_all(
+      "SGD.step", loc, {options.nesterov, options.weight_decay != 0},
+      {lr, options.weight_decay, options.momentum, 1 - options.dampening},
+      [](int64_t t) { return std::vector{t == 1 ? 1.0 : 0.0}; },
+      [&](const std::vector<Tensor>& row, std::span<const Tensor> s) {
+        const Tensor& p = row[0];
+        Tensor g = options.weight_decay != 0 ? add2(row[1], mul2(p, s[1])) : row[1];
+        if (row.size() == 3) {
+          // The first step stores the gradient itself; which step it is, is a run-time value.
+          const Tensor zero = constant_like(p, 0), first = binary(op("ne"), expand_to(s[4], p.sizes()), zero);
+          const Tensor later = add2(mul2(row[2], s[2]), mul2(g, s[3])), now = g;
+          const Tensor buffer = apply(op("where"), {&first, &now, &later});
+          assign(row[2], buffer);
+          g = options.nesterov ? add2(g, mul2(buffer, s[2])) : buffer;
+        }
+        assign(p, sub2(p, mul2(g, s[0])));
+      });
 }
 
 AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std::move(params)), options(o) {
@@ -144,25 +148,23 @@ AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std:
 
 void AdamW::step(Loc loc) {
   forbid_frozen("steps of AdamW");
-  ++step_count_;
-  std::vector<std::vector<Tensor>> rows;
-  for (size_t i : active()) rows.push_back({params_[i], params_[i].grad(), state(i, 0), state(i, 1)});
-  const auto t = static_cast<double>(step_count_);
-  const double correction1 = 1 - std::pow(options.beta1, t), correction2 = 1 - std::pow(options.beta2, t);
-  const Scalar scalars[] = {
-      1 - lr * options.weight_decay, 1 - options.beta1, options.beta2,   1 - options.beta2,
-      std::sqrt(correction2),        options.eps,       lr / correction1};
-  step_event("AdamW.step", loc, rows, {}, scalars,
-             [&](const std::vector<Tensor>& row, const std::vector<Tensor>& s) {
-               const Tensor &p = row[0], &g = row[1], &m = row[2], &v = row[3];
-               const Tensor m1 = add2(m, mul2(sub2(g, m), s[1]));
-               const Tensor v1 = add2(mul2(v, s[2]), mul2(mul2(g, g), s[3]));
-               const Tensor denominator = add2(div2(unary(op("sqrt"), v1), s[4]), s[5]);
-               const Tensor p1 = sub2(mul2(p, s[0]), mul2(s[6], div2(m1, denominator)));
-               assign(m, m1);
-               assign(v, v1);
-               assign(p, p1);
-             });
+  update_all(
+      "AdamW.step", loc, {},
+      {1 - lr * options.weight_decay, 1 - options.beta1, options.beta2, 1 - options.beta2, options.eps},
+      [&](int64_t t) {
+        const auto n = static_cast<double>(t);
+        return std::vector{std::sqrt(1 - std::pow(options.beta2, n)), lr / (1 - std::pow(options.beta1, n))};
+      },
+      [&](const std::vector<Tensor>& row, std::span<const Tensor> s) {
+        const Tensor &p = row[0], &g = row[1], &m = row[2], &v = row[3];
+        const Tensor m1 = add2(m, mul2(sub2(g, m), s[1]));
+        const Tensor v1 = add2(mul2(v, s[2]), mul2(mul2(g, g), s[3]));
+        const Tensor denominator = add2(div2(unary(op("sqrt"), v1), s[5]), s[4]);
+        const Tensor p1 = sub2(mul2(p, s[0]), mul2(s[6], div2(m1, denominator)));
+        assign(m, m1);
+        assign(v, v1);
+        assign(p, p1);
+      });
 }
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, Loc loc) {

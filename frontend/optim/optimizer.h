@@ -3,6 +3,8 @@
 // are run-time values, and all parameters of a group are updated by a few fused kernels.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +13,7 @@
 
 namespace kiln::optim {
 
-/// Base: the parameters, their state tensors, and the step count.
+/// Base: the parameters, their state tensors, and their step counts.
 class Optimizer {
  public:
   explicit Optimizer(std::vector<Tensor> params);
@@ -24,25 +26,29 @@ class Optimizer {
   /// Learning rate; may change between steps without a rebuild.
   double lr = 1e-3;
   const std::vector<Tensor>& params() const { return params_; }
-  int64_t step_count() const { return step_count_; }
+  /// Steps that parameter number `param` has taken: those at which it had a gradient.
+  int64_t step_count(size_t param) const { return steps_.at(param); }
 
-  /// State tensors as "<parameter index>.<name>", and the step count as a 0-d f64 tensor "step".
+  /// State tensors as "<parameter index>.<name>"; a parameter's step count is the 0-d f64 tensor
+  /// "<index>.step".
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
   /// Inverse of state_dict. Throws: invalid, listing missing and unexpected names and misfits.
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
 
  protected:
-  /// State tensor number `index` of parameter i; zeros before the first step.
-  Tensor& state(size_t param, size_t index) { return state_[param][index]; }
   /// Names of the state tensors, and their creation. Called once by the subclass.
   void make_state(std::vector<std::string> names);
-  /// Parameters that have a gradient now.
-  std::vector<size_t> active() const;
+  /// One event that updates every parameter with a gradient. `scalars` are those of all parameters;
+  /// `at_step(t)` gives those that depend on the step t = 1, 2, ... that a parameter takes. `update(row, all
+  /// scalars)` gets the parameter, its gradient and its state tensors.
+  using Update = std::function<void(const std::vector<Tensor>& row, std::span<const Tensor> scalars)>;
+  void update_all(const char* name, Loc loc, std::vector<int64_t> ints, std::vector<double> scalars,
+                  const std::function<std::vector<double>(int64_t)>& at_step, const Update& update);
 
   std::vector<Tensor> params_;
   std::vector<std::string> state_names_;
   std::vector<std::vector<Tensor>> state_;
-  int64_t step_count_ = 0;
+  std::vector<int64_t> steps_;
 };
 
 struct SGDOptions {

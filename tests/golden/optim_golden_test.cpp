@@ -35,14 +35,14 @@ std::string check_params(const Net& net, const Json& expected, const char* what)
   return "";
 }
 
-// The file has the state of fc2 by PyTorch's names; a step count there is the optimizer's own here.
+// The file has the state of fc2 by PyTorch's names.
 std::string check_state(const optim::Optimizer& optimizer, const Json& expected) {
   std::map<std::string, Tensor> state;
   for (const auto& [name, t] : optimizer.state_dict()) state[name] = t;
   for (const auto& [param, entries] : expected.items()) {
     const auto at = std::find(kParams.begin(), kParams.end(), param) - kParams.begin();
     for (const auto& [name, e] : entries.items()) {
-      const std::string key = name == "step" ? name : fmt::format("{}.{}", at, name);
+      const std::string key = fmt::format("{}.{}", at, name);
       if (!state.contains(key)) return "no state " + key;
       Values got = values_of(state[key]);
       if (name == "step") got.dtype = DType::f32;

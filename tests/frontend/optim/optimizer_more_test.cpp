@@ -62,7 +62,7 @@ TEST_P(Optim, SgdFormulas) {
       x -= o.lr * g;
     }
     EXPECT_NEAR(w.item(), x, 1e-12) << o.momentum << " " << o.weight_decay;
-    EXPECT_EQ(opt.step_count(), 4);
+    EXPECT_EQ(opt.step_count(0), 4);
     EXPECT_TRUE(w.is_leaf() && w.requires_grad());
   }
 }
@@ -111,6 +111,25 @@ TEST_P(Optim, ParametersWithoutGradientStay) {
   EXPECT_LT(a.item(), 0.7);
   EXPECT_GT(b.item(), 1.7);
   EXPECT_LT(b.item(), 1.9);
+}
+
+TEST_P(Optim, ParametersThatStartLateTakeTheirOwnFirstStep) {
+  Tensor a = f64(1), b = f64(2), c = f64(1), d = f64(2);
+  optim::AdamW adam({a, b}, {.lr = 0.1, .weight_decay = 0});
+  optim::SGD sgd({c, d}, {.lr = 1, .momentum = 0.9, .dampening = 0.5});
+  loop(3, 2, [&](int t) {
+    adam.zero_grad();
+    sgd.zero_grad();
+    sum(t == 2 ? a + b + c + d : a + c).backward();
+    adam.step();
+    sgd.step();
+  });
+  EXPECT_NEAR(a.item(), 0.7, 1e-6);  // bias correction makes each step one learning rate
+  EXPECT_NEAR(b.item(), 1.9, 1e-6);
+  EXPECT_NEAR(c.item(), 1 - 1 - 1.4 - 1.76, 1e-12);
+  EXPECT_NEAR(d.item(), 1, 1e-12);  // the first gradient, not dampened
+  EXPECT_EQ(adam.step_count(0), 3);
+  EXPECT_EQ(adam.step_count(1), 1);
 }
 
 TEST_P(Optim, ZeroGradCanKeepTheTensors) {
@@ -165,7 +184,7 @@ TEST(OptimizerState, RoundTripContinuesTheSameWay) {
   train(w, a, 0, 3);
   v.detach().copy_(w.detach());
   b.load_state_dict(a.state_dict());
-  EXPECT_EQ(b.step_count(), 3);
+  EXPECT_EQ(b.step_count(0), 3);
   train(w, a, 3, 6);
   train(v, b, 3, 6);
   EXPECT_EQ(v.item(), w.item());
@@ -176,7 +195,7 @@ TEST(OptimizerState, LoadListsAllFaultsAndChangesNothing) {
   optim::AdamW opt({w}, {});
   auto state = opt.state_dict();
   ASSERT_EQ(state.size(), 3u);
-  EXPECT_EQ(state[0].first, "step");
+  EXPECT_EQ(state[0].first, "0.step");
   EXPECT_EQ(state[1].first, "0.exp_avg");
   state[0].second.fill_(9);
   state[1].first = "7.exp_avg";
@@ -184,7 +203,7 @@ TEST(OptimizerState, LoadListsAllFaultsAndChangesNothing) {
   EXPECT_EQ(error_of([&] { opt.load_state_dict(state); }),
             "invalid: Optimizer::load_state_dict: the state does not fit\n  missing: 0.exp_avg f64[1]\n  "
             "0.exp_avg_sq: got f32[2], expected f64[1]\n  unexpected: 7.exp_avg f64[1]");
-  EXPECT_EQ(opt.step_count(), 0);
+  EXPECT_EQ(opt.step_count(0), 0);
 }
 
 TEST(OptimizerErrors, Constructors) {
