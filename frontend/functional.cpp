@@ -161,15 +161,31 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc
   });
 }
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc) {
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx, Loc loc) {
   require(ids, "embedding", loc);
   require(weight, "embedding", loc);
   KILN_CHECK(weight.dim() == 2 && (ids.dtype() == DType::i64 || ids.dtype() == DType::i32), invalid,
              "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(),
              ids.type_str(), weight.type_str());
-  return call("embedding", loc, {&ids, &weight}, {}, {}, [&](const auto&) {
-    check_indices(ids, weight.size(0), "embedding", loc);
-    return apply(op("take"), {&weight, &ids}, {int64_t{0}});
+  const int64_t n = weight.size(0), given = padding_idx.value_or(-1);
+  KILN_CHECK(!padding_idx || (given >= -n && given < n), invalid,
+             "embedding ({}): padding_idx {} is outside the {} rows of weight {}", loc.str(), given, n,
+             weight.type_str());
+  const int64_t padding = !padding_idx ? -1 : given < 0 ? given + n : given;
+  return call("embedding", loc, {&ids, &weight}, {padding}, {}, [&](const auto&) {
+    check_indices(ids, n, "embedding", loc);
+    const Tensor rows = apply(op("take"), {&weight, &ids}, {int64_t{0}});
+    if (!padding_idx) return rows;
+    Tensor constant_rows;
+    {
+      NoGrad guard;
+      constant_rows = apply(op("reshape"), {&rows}, {Shape(rows.sizes().begin(), rows.sizes().end())});
+    }
+    const Tensor pad = lit(ids, static_cast<double>(padding)), is_pad = binary(op("eq"), ids, pad);
+    Shape column(ids.sizes().begin(), ids.sizes().end());
+    column.emplace_back(1);
+    const Tensor per_row = apply(op("reshape"), {&is_pad}, {column});
+    return select3(expand_to(per_row, rows.sizes()), constant_rows, rows);
   });
 }
 

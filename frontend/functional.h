@@ -32,9 +32,10 @@ Tensor rms_norm(const Tensor& x, Sizes normalized_shape, const Tensor& weight = 
 
 /// x W^T + b. Shapes: x [..., in], weight [out, in], bias [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Loc loc = Loc::current());
-/// Rows of `weight` by index. Shapes: ids [...], weight [n, d] -> [..., d]. Throws: invalid, on an index out
-/// of range.
-Tensor embedding(const Tensor& ids, const Tensor& weight, Loc loc = Loc::current());
+/// Rows of `weight` by index. Row `padding_idx` (negative: from the end) gets no gradient. Shapes: ids [...],
+/// weight [n, d] -> [..., d]. Throws: invalid, on an index out of range.
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx = {},
+                 Loc loc = Loc::current());
 /// Zeroes elements with probability p and scales the rest by 1/(1-p), while training.
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Loc loc = Loc::current());
 

@@ -288,9 +288,11 @@ TEST(Errors, Functional) {
        }},
       {"invalid: embedding (net.cpp:42): got ids f32[2,3] and weight f32[2,3], expected integer ids and "
        "weight [n, d]",
-       [&] { embedding(x, x, kAt); }},
+       [&] { embedding(x, x, {}, kAt); }},
       {"invalid: embedding (net.cpp:42): index 2 is out of range; expected 0 to 1",
-       [&] { embedding(ids({2}), x, kAt); }},
+       [&] { embedding(ids({2}), x, {}, kAt); }},
+      {"invalid: embedding (net.cpp:42): padding_idx -3 is outside the 2 rows of weight f32[2,3]",
+       [&] { embedding(ids({1}), x, -3, kAt); }},
       {"invalid: dropout (net.cpp:42): p is 1.5, expected 0 to 1", [&] { dropout(x, 1.5, true, kAt); }},
       {"invalid: scaled_dot_product_attention (net.cpp:42): got q f32[2,3], k f32[2,2], v f32[2,3]; expected "
        "[..., t, d], [..., s, d], [..., s, e]",

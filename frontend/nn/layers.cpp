@@ -35,11 +35,14 @@ LayerNorm::LayerNorm(Sizes shape, double eps, bool affine, bool with_bias)
 }
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, shape_, weight, bias, eps_, caller_loc()); }
 
-Embedding::Embedding(int64_t n, int64_t dim) {
+Embedding::Embedding(int64_t n, int64_t dim, std::optional<int64_t> padding_idx) : padding_idx_(padding_idx) {
   weight = randn({n, dim});
+  KILN_CHECK(!padding_idx || (*padding_idx >= -n && *padding_idx < n), invalid,
+             "Embedding: padding_idx {} is outside the {} rows", *padding_idx, n);
+  if (padding_idx) select(weight, 0, *padding_idx).zero_();
   register_parameter("weight", weight);
 }
-Tensor Embedding::forward(const Tensor& ids) { return embedding(ids, weight, caller_loc()); }
+Tensor Embedding::forward(const Tensor& ids) { return embedding(ids, weight, padding_idx_, caller_loc()); }
 
 Loc Dropout::detail_loc() { return caller_loc(); }
 Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_, caller_loc()); }

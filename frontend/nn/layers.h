@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "frontend/functional.h"
 #include "frontend/nn/module.h"
@@ -32,12 +33,16 @@ class LayerNorm : public Module {
   double eps_;
 };
 
-/// Rows of a table, initialised standard normal. Source: torch.nn.Embedding.
+/// Rows of a table, initialised standard normal; row `padding_idx` starts as zeros and gets no gradient.
+/// Source: torch.nn.Embedding.
 class Embedding : public Module {
  public:
-  Embedding(int64_t num_embeddings, int64_t embedding_dim);
+  Embedding(int64_t num_embeddings, int64_t embedding_dim, std::optional<int64_t> padding_idx = {});
   Tensor forward(const Tensor& ids) override;
   Tensor weight;
+
+ private:
+  std::optional<int64_t> padding_idx_;
 };
 
 /// Active while training. Source: torch.nn.Dropout.

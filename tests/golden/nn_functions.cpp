@@ -66,8 +66,12 @@ Value run_attention(const Bound& b) {
 constexpr Function kFunctions[] = {
     {"F.cross_entropy", "x t weight=None ignore_index=-100 reduction='mean' label_smoothing=0",
      run_cross_entropy},
-    {"F.embedding", "i weight",
-     [](const Bound& b) -> Value { return embedding(b["i"].tensor(), b["weight"].tensor()); }},
+    {"F.embedding", "i weight padding_idx=None",
+     [](const Bound& b) -> Value {
+       std::optional<int64_t> padding;
+       if (b.given("padding_idx")) padding = b["padding_idx"].integer();
+       return embedding(b["i"].tensor(), b["weight"].tensor(), padding);
+     }},
     {"F.gelu", "x approximate='none'", run_gelu},
     {"F.l1_loss", "x y reduction='mean'", pair_loss<l1_loss>},
     {"F.layer_norm", "x shape weight=None bias=None eps=1e-5", run_layer_norm},

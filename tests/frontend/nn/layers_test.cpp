@@ -63,6 +63,13 @@ TEST(Layers, EmbeddingTakesRowsAndAddsUpTheirGradients) {
   EXPECT_EQ(table.weight.grad().to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 2, 2}));
 }
 
+TEST(Layers, EmbeddingsPaddingRowIsZeroAndGetsNoGradient) {
+  Embedding table(3, 2, -1);
+  EXPECT_EQ(select(table.weight, 0, 2).to_vector<float>(), (std::vector<float>{0, 0}));
+  sum(table(Tensor::from_vector<int64_t>({2, 0, 2}, {3}))).backward();
+  EXPECT_EQ(table.weight.grad().to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 0, 0}));
+}
+
 TEST(Layers, DropoutScalesWhatItKeepsAndRestsInEval) {
   manual_seed(5);
   Dropout drop(0.25);
