@@ -124,6 +124,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
 std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
                                        const StageOptions& options, BuildRecord& record) {
   verify(g);
+  check_graph(g, "recording");
   Graph optimised = optimize(g);
   record.nodes += static_cast<int>(optimised.nodes.size());
   std::unique_ptr<Program> program;

@@ -17,4 +17,8 @@ Graph simplify(const Graph& g);
 /// The pipeline: simplify, CSE, DCE until nothing changes.
 Graph optimize(const Graph& g);
 
+/// With KILN_VERIFY=1 (tests): verifies `g` and that its text reads back. Called on what the frontend records
+/// and after each pass; `what` says which. Throws: internal.
+void check_graph(const Graph& g, const char* what);
+
 }  // namespace kiln

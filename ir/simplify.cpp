@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ir/base/options.h"
 #include "ir/interpret.h"
 #include "ir/passes.h"
 #include "ir/rewrite.h"
@@ -307,13 +308,30 @@ class Simplifier {
 Graph simplify(const Graph& g) { return Simplifier(g).run(); }
 
 Graph optimize(const Graph& g) {
+  struct Pass {
+    const char* name;
+    Graph (*run)(const Graph&);
+  };
+  static constexpr Pass kPasses[] = {
+      {"simplify", simplify}, {"CSE", eliminate_common_subexpressions}, {"DCE", eliminate_dead_code}};
   Graph now = g;
   for (std::string before, text = print(g, {.canonical = true}); before != text;) {
     before = std::move(text);
-    now = eliminate_dead_code(eliminate_common_subexpressions(simplify(now)));
+    for (const Pass& pass : kPasses) {
+      now = pass.run(now);
+      check_graph(now, pass.name);
+    }
     text = print(now, {.canonical = true});
   }
   return now;
+}
+
+void check_graph(const Graph& g, const char* what) {
+  if (!option_flag("KILN_VERIFY")) return;
+  verify(g);
+  const std::string text = print(g, {.origins = false});
+  KILN_ASSERT(print(parse_graph(text), {.origins = false}) == text,
+              "{}: the graph's text does not read back:\n{}", what, text);
 }
 
 }  // namespace kiln

@@ -35,6 +35,7 @@ constexpr OptionDef kOptions[] = {
     {"KILN_POISON", "flag", "0", "fill arenas and fresh outputs with NaN before use (tests)"},
     {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
     {"KILN_UPDATE_GOLDEN", "flag", "0", "tests rewrite the expected text of passes"},
+    {"KILN_VERIFY", "flag", "0", "verify each graph, and that its text reads back, after every pass (tests)"},
 };
 
 struct Overrides {

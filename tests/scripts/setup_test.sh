@@ -13,7 +13,9 @@ failures=0
 fake() { printf '#!/bin/bash\n%s\n' "$2" >"$work/bin/$1"; chmod +x "$work/bin/$1"; }
 fake dpkg-query 'grep -qx -- "${@: -1}" "$FAKE/installed" && printf installed'
 # As long an answer as apt-cache may give: a reader that stops at the candidate breaks its pipe.
-fake apt-cache 'grep -qx -- "$2" "$FAKE/known" && echo "  Candidate: 1.0" || echo "  Candidate: (none)"; seq 20000'
+fake apt-cache '
+grep -qx -- "$2" "$FAKE/known" && echo "  Candidate: 1.0" || echo "  Candidate: (none)"
+seq 20000'
 fake id 'cat "$FAKE/uid"'
 fake sudo '[ -e "$FAKE/sudo_works" ] && { shift; exec "$@"; }; exit 1'
 fake apt-get '

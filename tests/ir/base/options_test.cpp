@@ -63,7 +63,7 @@ TEST(Options, EmptyEnvironmentIsUnset) {
 }
 
 TEST(Options, TypedReads) {
-  EXPECT_FALSE(option_flag("KILN_POISON"));
+  EXPECT_FALSE(option_flag("KILN_UPDATE_GOLDEN"));
   const Env poison("KILN_POISON", "1"), threads("KILN_NUM_THREADS", "12"), dump("KILN_DUMP", "trace,,plan,");
   EXPECT_TRUE(option_flag("KILN_POISON"));
   EXPECT_EQ(option_int("KILN_NUM_THREADS"), 12);
