@@ -102,6 +102,9 @@ std::string print(const Graph& g, const PrintOptions& o = {});
 Graph parse_graph(std::string_view text);
 /// "[1;1]"-like text of one attribute, and its inverse.
 std::string attr_str(const AttrValue& v);
+/// Text that is equal for nodes that compute the same, so that no attribute can be forgotten and -0 differs
+/// from 0.
+std::string node_key(Op o, std::span<const Value> in, const Attrs& attrs);
 
 /// Checks every invariant: operands defined before use, types equal to what the rules give, outputs defined,
 /// aliased inputs of equal type. Throws: internal, naming node and fault.

@@ -43,6 +43,13 @@ std::string quoted(const std::string& s) {
 
 std::string attr_str(const AttrValue& v) { return std::visit(AttrPrinter(), v); }
 
+std::string node_key(Op o, std::span<const Value> in, const Attrs& attrs) {
+  std::string key = std::to_string(o.id);
+  for (Value v : in) key += "," + std::to_string(v.id);
+  for (const AttrValue& a : attrs) key += ";" + attr_str(a);
+  return key;
+}
+
 std::string print(const Graph& g, const PrintOptions& o) {
   std::vector<int> number(g.value_count(), -1);
   int next = 0;
