@@ -33,8 +33,8 @@ CallableStats trie_stats(Trie& trie) {
   if (const auto& p = trie.options.profiler) stats.profile = p->table(machine_limits(default_threads()));
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds)
-    stats.builds.push_back(
-        {b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes, b.work});
+    stats.builds.push_back({b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes,
+                            b.saved_bytes, b.work});
   return stats;
 }
 

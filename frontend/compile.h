@@ -43,6 +43,7 @@ struct Build {
   int compiled = 0;         ///< of those, compiled now
   bool from_cache = false;  ///< the whole plan came from the disk cache
   int64_t arena_bytes = 0;
+  int64_t saved_bytes = 0;  ///< kept by each call for a backward outside it, beyond what the call returns
   std::vector<std::pair<double, double>> work;  ///< bytes to move and FLOPs of each launch of a call
 };
 

@@ -92,9 +92,11 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
   if (const std::vector<Slot> roots = roots_of(r, e.live); !roots.empty()) {
     std::vector<Value> values;
     for (Slot s : roots) values.push_back(r.slots[s].value);
-    const OuterGraph outer = outer_backward(r, values);
-    for (Value v : outer.saved)
-      if (r.graph.producer(v) >= 0 && !r.in_memory.count(v.id)) carry(v, kAbsent);
+    std::set<int> held;
+    for (const auto& [id, carried] : r.exported)
+      if (std::any_of(memory.begin(), memory.end(), [&](auto& m) { return m.second == carried; }))
+        held.insert(id);
+    for (Value v : keep_for_backward(r, values, held)) carry(v, kAbsent);
   }
   for (size_t i = 0; i < r.externals.size(); ++i) {
     const SlotInfo& info = r.slots[r.externals[i]];
@@ -155,13 +157,29 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (const StageOutput& o : stage.outputs) {
     if (o.external >= 0) {
       const Slot s = r.externals[static_cast<size_t>(o.external)];
-      r.in_memory[r.slots[s].value.id] = o.external;
+      r.store(r.slots[s].value, o.external);
       left_in_memory(s);
     } else if (o.carried >= 0 && o.slot != kAbsent) {
       left_in_memory(o.slot);
     }
   }
 }
+
+namespace {
+/// Bytes that a later backward keeps beyond what the call returns.
+int64_t saved_bytes(const Stage& stage) {
+  int64_t bytes = 0;
+  for (const StageOutput& o : stage.outputs) {
+    if (o.carried < 0 || !stage.backward->carried().count(o.carried)) continue;
+    if (std::any_of(stage.live.begin(), stage.live.end(), [&](auto& m) { return m.carried == o.carried; }))
+      continue;
+    int64_t n = static_cast<int64_t>(dtype_size(o.dtype));
+    for (int64_t d : o.shape) n *= d;
+    bytes += n;
+  }
+  return bytes;
+}
+}  // namespace
 
 Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc) {
   const auto start = std::chrono::steady_clock::now();
@@ -178,6 +196,7 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
     StageOptions options = trie_.options;
     for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
     stage->backward = std::make_shared<OuterBackward>(e.recorder, roots, options);
+    build_.saved_bytes = saved_bytes(*stage);
   }
   e.stage = std::move(stage);
   build_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -290,7 +309,9 @@ void Cursor::attach_boundaries(const Stage& stage) {
   }
   if (!stage.backward) return;
   auto saved = std::make_shared<SavedCall>();
-  saved->carried = carried_;
+  saved->carried.resize(carried_.size());
+  for (int i : stage.backward->carried())
+    saved->carried[static_cast<size_t>(i)] = carried_[static_cast<size_t>(i)];
   saved->externals = externals_;
   for (const ImplPtr& x : externals_) saved->versions.push_back(x->storage->version);
   saved->scalars = scalars_;

@@ -11,6 +11,19 @@ OuterBackward::OuterBackward(std::shared_ptr<const Recorder> recorder, std::vect
                              const StageOptions& options)
     : recorder_(std::move(recorder)), roots_(std::move(roots)), options_(options) {
   for (Slot s : roots_) root_values_.push_back(recorder_->slots[s].value);
+  OuterGraph outer = outer_backward(*recorder_, root_values_);
+  for (const StageInput& in : cut(outer).inputs)
+    if (in.from == StageInput::From::carried) carried_.insert(in.index);
+}
+
+/// The program's graph: leaf gradients from root gradients and what was kept.
+Extracted OuterBackward::cut(OuterGraph& outer) const {
+  Recorder r = *recorder_;
+  r.graph = std::move(outer.graph);
+  r.graph.name = options_.name + "_backward";
+  std::vector<Value> wanted;
+  for (const auto& [slot, g] : outer.leaf_grads) wanted.push_back(g);
+  return extract(r, wanted, outer.grad_inputs);
 }
 
 OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& with_grad) {
@@ -20,16 +33,11 @@ OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& with_grad
   std::vector<Value> roots;
   for (int i : with_grad) roots.push_back(root_values_[static_cast<size_t>(i)]);
   OuterGraph outer = outer_backward(*recorder_, roots);
-  Recorder r = *recorder_;
-  r.graph = std::move(outer.graph);
-  r.graph.name = options_.name + "_backward";
-  std::vector<Value> wanted;
   for (const auto& [slot, g] : outer.leaf_grads) {
-    wanted.push_back(g);
     v.leaves.push_back(slot);
-    v.leaf_types.push_back(r.graph.type(g));
+    v.leaf_types.push_back(outer.graph.type(g));
   }
-  const Extracted x = extract(r, wanted, outer.grad_inputs);
+  const Extracted x = cut(outer);
   std::vector<Sizes> strides;
   for (size_t i = 0; i < x.inputs.size(); ++i) {
     Sizes shape;

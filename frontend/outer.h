@@ -5,8 +5,10 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "frontend/boundary.h"
+#include "frontend/outer_graph.h"
 #include "frontend/stage.h"
 
 namespace kiln::detail {
@@ -26,6 +28,8 @@ class OuterBackward {
                 const StageOptions& options);
 
   const std::vector<Slot>& roots() const { return roots_; }
+  /// Carried buffers that a backward of any roots may read.
+  const std::set<int>& carried() const { return carried_; }
   /// Slots of the path whose values had hooks when it was recorded.
   const std::map<int, Slot>& hooked() const { return recorder_->hooked; }
   /// Runs the backward for the given root gradients. Threads: any.
@@ -41,10 +45,12 @@ class OuterBackward {
     std::unique_ptr<Program> program;
   };
   Variant& variant(const std::vector<int>& with_grad);
+  Extracted cut(OuterGraph& outer) const;
 
   std::shared_ptr<const Recorder> recorder_;
   std::vector<Slot> roots_;
   std::vector<Value> root_values_;
+  std::set<int> carried_;
   StageOptions options_;
   std::mutex mutex_;
   std::map<std::vector<int>, Variant> variants_;

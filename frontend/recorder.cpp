@@ -76,13 +76,18 @@ bool Recorder::pending_write_near(Slot s) const {
   return i.external >= 0 && i.written && !in_memory.count(i.value.id);
 }
 
+void Recorder::store(Value v, int external) {
+  std::erase_if(in_memory, [&](const auto& p) { return p.second == external; });
+  in_memory[v.id] = external;
+}
+
 void Recorder::refresh_overlaps() {
   flush = false;
   for (Slot s : externals) {
     if (!slots[s].overlaps) continue;
     SlotInfo fresh = slots[s];
     const Value input = graph.add_input(fresh.type, InputKind::captured, "");
-    in_memory[input.id] = fresh.external;
+    store(input, fresh.external);
     fresh.value = with_history(input, fresh.value, {});
     in_memory[fresh.value.id] = fresh.external;
     fresh.written = false;

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting stages out of a path: which nodes a run point needs, and what it must save for a later backward.
+// Cutting stages out of a path: which nodes a run point needs, and where their operands are.
 #include "frontend/stage.h"
 
-#include <algorithm>
 #include <set>
-
-#include "ir/autodiff.h"
 
 namespace kiln::detail {
 
@@ -65,9 +62,10 @@ class Extractor {
     } else if (const auto g = gradient_of_.find(v.id); g != gradient_of_.end()) {
       in = {StageInput::From::gradient, g->second};
     } else {
-      const int external = external_of_.at(v.id);
+      const auto x = external_of_.find(v.id);
+      const int external = x == external_of_.end() ? -1 : x->second;  // -1: read anew after an earlier write
       KILN_CHECK(
-          !overwritten_.count(external), unsupported,
+          external >= 0 && !overwritten_.count(external), unsupported,
           "backward: needs the value that {} had before it was changed in place (detach or clone it before)",
           r_.graph.type(v).str());
       in = {StageInput::From::external, external};
@@ -93,53 +91,6 @@ class Extractor {
 
 Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<const Value> gradients) {
   return Extractor(r, gradients).run(wanted);
-}
-
-OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
-  OuterGraph out;
-  out.graph = r.graph;
-  out.graph.outputs.clear();
-  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
-  GraphBuilder b(out.graph);
-  BackwardRequest request;
-  request.tape = tape;
-  request.needs_grad = [&](Value v) { return r.wants_grad(v); };
-  request.on_entry = [&](const TapeEntry& e) {
-    b.origin = r.graph.nodes[static_cast<size_t>(&e - tape.data())].origin;
-  };
-  for (Value root : roots) {
-    const Value g = out.graph.add_input(r.graph.type(root), InputKind::arg, "grad");
-    out.grad_inputs.push_back(g);
-    request.seeds.emplace_back(root, g);
-  }
-  for (const auto& [v, g] : differentiate(b, request)) {
-    const auto leaf = r.leaf_values.find(v.id);
-    const auto external = std::find(r.external_inputs.begin(), r.external_inputs.end(), v);
-    Slot slot = kAbsent;
-    if (leaf != r.leaf_values.end()) slot = leaf->second;
-    else if (external != r.external_inputs.end()) slot = r.externals[external - r.external_inputs.begin()];
-    if (slot == kAbsent) continue;
-    const auto known =
-        std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
-    if (known == out.leaf_grads.end()) out.leaf_grads.emplace_back(slot, g);
-    else known->second = b.emit(op("add"), {known->second, g});
-  }
-  std::vector<bool> needed(static_cast<size_t>(out.graph.value_count()), false);
-  for (const auto& [slot, g] : out.leaf_grads) needed[static_cast<size_t>(g.id)] = true;
-  const int forward_values = r.graph.value_count();
-  std::set<int> read;
-  for (const auto& [slot, g] : out.leaf_grads)
-    if (g.id < forward_values) read.insert(g.id);
-  for (size_t i = out.graph.nodes.size(); i-- > r.graph.nodes.size();) {
-    const Node& n = out.graph.nodes[i];
-    if (!needed[static_cast<size_t>(n.out.id)]) continue;
-    for (Value v : n.in) {
-      needed[static_cast<size_t>(v.id)] = true;
-      if (v.id < forward_values) read.insert(v.id);
-    }
-  }
-  for (int id : read) out.saved.push_back({id});
-  return out;
 }
 
 }  // namespace kiln::detail

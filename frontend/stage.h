@@ -88,13 +88,4 @@ struct Extracted {
 /// `gradients` are inputs that the caller gives (a backward outside the callable).
 Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<const Value> gradients = {});
 
-/// The speculated backward of live results: the path's graph with the derivative of `roots` appended.
-struct OuterGraph {
-  Graph graph;
-  std::vector<Value> grad_inputs;                  ///< gradient of each root
-  std::vector<std::pair<Slot, Value>> leaf_grads;  ///< external slots that receive a gradient
-  std::vector<Value> saved;                        ///< values of the path that the backward reads
-};
-OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots);
-
 }  // namespace kiln::detail

@@ -136,6 +136,8 @@ struct Recorder {
 
   /// The current contents of `s`, re-derived from its base if that was written.
   Value read(Slot s, const Origin& origin);
+  /// The memory of `external` holds `v` from now on, and nothing else.
+  void store(Value v, int external);
   /// After a run: overlapping externals are read from memory anew.
   void refresh_overlaps();
   /// Whether a pending write may lie in the storage of external slot `s`.
@@ -163,7 +165,7 @@ struct BuildRecord {
   std::string reason;
   double seconds = 0;
   int kernels = 0, nodes = 0, compiled = 0;
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0, saved_bytes = 0;
   bool from_cache = false;
   std::vector<std::pair<double, double>> work;  ///< bytes and FLOPs of each launch
 };

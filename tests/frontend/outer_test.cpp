@@ -208,6 +208,87 @@ TEST_P(Outer, DropoutSavesItsMask) {
   EXPECT_NE(values(a), values(b));
 }
 
+/// What `fn` keeps for its backward, in bytes.
+template <typename F>
+int64_t saved_by(F fn, const CompileOptions& options) {
+  auto f = compile(fn, options);
+  const auto y = f();
+  return f.stats().builds.at(0).saved_bytes;
+}
+
+TEST_P(Outer, KeepsWhatCannotBeRepeatedCheaply) {
+  Tensor x = ones({8, 16}, {DType::f32, true}), w = ones({16, 32}, {DType::f32, true});
+  const auto o = options();
+  EXPECT_EQ(saved_by([&] { return sum(square(sin(x))); }, o), 0) << "x stays, all else follows from it";
+  EXPECT_EQ(saved_by([&] { return sum(gelu(x)); }, o), 8 * 16 * 4) << "a copy: an eager tape holds no x";
+  EXPECT_EQ(saved_by([&] { return sum(gelu(matmul(x, w))); }, o), 8 * 32 * 4)
+      << "one of several intermediates";
+  EXPECT_EQ(saved_by([&] { return sum(relu(matmul(x, w))); }, o), 8 * 32) << "a mask, inside the derivative";
+  EXPECT_EQ(saved_by([&] { return sum(dropout(x, 0.5)); }, o), 0) << "drawn again from seed and offset";
+  EXPECT_EQ(saved_by(
+                [&] {
+                  const Tensor h = matmul(x, w);
+                  return std::vector<Tensor>{h, sum(gelu(h))};
+                },
+                o),
+            0)
+      << "the caller holds h anyway";
+}
+
+TEST_P(Outer, RepeatedOpsGiveTheSameNumbers) {
+  Tensor x = rand({8, 16}), w = rand({16, 32}), v = rand({32});
+  for (Tensor* t : {&x, &w, &v}) t->requires_grad_();
+  const auto loss = [&] { return sum(dropout(softmax(gelu(matmul(x, w) + v), -1), 0.25) * v); };
+  auto inside = compile([&] { loss().backward(); }, options());
+  auto outside = compile(loss, options());
+  std::vector<Floats> grads[2];
+  for (int i = 0; i < 2; ++i) {
+    manual_seed(3);
+    for (Tensor* t : {&x, &w, &v}) t->set_grad({});
+    if (i == 0) inside();
+    else outside().backward();
+    for (Tensor* t : {&x, &w, &v}) grads[i].push_back(values(t->grad()));
+  }
+  for (size_t i = 0; i < grads[0].size(); ++i)
+    for (size_t j = 0; j < grads[0][i].size(); ++j)
+      EXPECT_NEAR(grads[0][i][j], grads[1][i][j], GetParam() == Backend::reference ? 0 : 1e-6);
+}
+
+TEST_P(Outer, ChangedExternalsAreErrorsOnlyWhereEagerHasThem) {
+  Tensor w = vec({1}, true), b = vec({2});
+  auto f = compile([&] { return exp(w * b) * b; }, options());
+  const auto change = [](Tensor& t) {
+    NoGrad guard;
+    t.add_(ones({1}));
+  };
+  Tensor y = f();
+  change(w);
+  y.backward();  // the derivative needs exp(w * b) and b
+  EXPECT_NEAR(values(w.grad())[0], 4 * std::exp(2), 1e-4);
+  y = f();
+  change(b);
+  EXPECT_ERROR(y.backward(),
+               "invalid: backward (@): f32[1] was changed in place after the compiled forward read it (clone "
+               "it first)");
+}
+
+TEST_P(Outer, StateWrittenByTheForward) {
+  Tensor w = vec({1, 2}, true), mean = vec({0, 0});
+  auto f = compile(
+      [&] {
+        const Tensor y = sum(w * exp(mean)) + sum(w * cos(mean));  // kept: what mean was
+        NoGrad guard;
+        mean.add_(ones({2}));
+        return y;
+      },
+      options());
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    f().backward();
+    EXPECT_NEAR(values(w.grad())[1], std::exp(i) + std::cos(i), 1e-4 * std::exp(i));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, Outer, ::testing::Values(Backend::reference, Backend::native),
                          [](const auto& info) {
                            return info.param == Backend::native ? "native" : "reference";

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/outer_graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/autodiff.h"
+#include "ir/min_cut.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// Appends to a graph what it does not have yet.
+class JoiningBuilder : public Builder {
+ public:
+  explicit JoiningBuilder(Graph& g) : graph_(g) {
+    for (const Node& n : g.nodes) known_.try_emplace(node_key(n.op, n.in, n.attrs), n.out);
+  }
+  using Builder::emit;
+  Value emit(Op o, std::span<const Value> in, Attrs attrs) override {
+    Value& v = known_[node_key(o, in, attrs)];
+    if (!v.valid()) v = graph_.add_node(o, in, std::move(attrs), origin);
+    return v;
+  }
+  Type type(Value v) const override { return graph_.type(v); }
+  Origin origin;
+
+ private:
+  Graph& graph_;
+  std::unordered_map<std::string, Value> known_;
+};
+
+/// What of a joint graph the backward computes from gradients, and what it reads that no gradient enters.
+struct Division {
+  std::vector<Value> reads;  ///< without gradients in them, by nodes with
+  std::set<int> saved;       ///< values of the path that derivative rules read: what an eager tape keeps
+};
+
+Division divide(const OuterGraph& outer, int path_values) {
+  const Graph& g = outer.graph;
+  std::vector<bool> later(static_cast<size_t>(g.value_count()), false), needed = later, read = later;
+  for (Value v : outer.grad_inputs) later[static_cast<size_t>(v.id)] = true;
+  for (const Node& n : g.nodes)
+    for (Value v : n.in)
+      if (later[static_cast<size_t>(v.id)]) later[static_cast<size_t>(n.out.id)] = true;
+  Division d;
+  const auto use = [&](Value v, bool by_later) {
+    const auto i = static_cast<size_t>(v.id);
+    needed[i] = true;
+    if (v.id < path_values) d.saved.insert(v.id);
+    if (by_later && !later[i]) read[i] = true;
+  };
+  for (const auto& [slot, v] : outer.leaf_grads) use(v, true);
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node& n = g.nodes[i];
+    if (n.out.id < path_values || !needed[static_cast<size_t>(n.out.id)]) continue;
+    for (Value v : n.in) use(v, later[static_cast<size_t>(n.out.id)]);
+  }
+  for (int id = 0; id < g.value_count(); ++id)
+    if (read[static_cast<size_t>(id)]) d.reads.push_back({id});
+  return d;
+}
+
+/// Values of the path that an eager tape holds: those that rules read, and what they are views of. Memory of
+/// an external stays after the call, but may be written. It is read only where an eager tape would read it
+/// too, so that a write is an error where eager has one and nowhere else; other externals are kept as copies.
+std::vector<bool> tape_reads(const Graph& path, const std::set<int>& saved) {
+  std::vector<bool> reads(static_cast<size_t>(path.value_count()), false);
+  for (int id : saved) reads[static_cast<size_t>(id)] = true;
+  for (size_t i = path.nodes.size(); i-- > 0;) {
+    const Node& n = path.nodes[i];
+    if (reads[static_cast<size_t>(n.out.id)] && def(n.op).view) reads[static_cast<size_t>(n.in[0].id)] = true;
+  }
+  return reads;
+}
+
+/// Values that are in the memory of an external now, and will not be after this stage or are not any more.
+std::set<int> written_over(const Recorder& r) {
+  std::set<int> values;
+  for (size_t i = 0; i < r.externals.size(); ++i) {
+    const SlotInfo& info = r.slots[r.externals[i]];
+    const bool pending = info.written && !r.in_memory.count(info.value.id);
+    bool earlier = false;
+    for (const auto& [id, index] : r.in_memory) {
+      if (index != static_cast<int>(i)) continue;
+      earlier = true;
+      if (pending) values.insert(id);
+    }
+    if (pending || earlier) values.insert(r.external_inputs[i].id);
+  }
+  return values;
+}
+
+/// Copies what makes `v`, a value of `joint` without gradients in it, into the path.
+Value graft(Recorder& r, const Graph& joint, Value v, std::unordered_map<int, Value>& done) {
+  if (const auto known = done.find(v.id); known != done.end()) return known->second;
+  const Node& n = joint.nodes[static_cast<size_t>(joint.producer(v))];
+  std::vector<Value> in;
+  for (Value operand : n.in) in.push_back(graft(r, joint, operand, done));
+  return done[v.id] = r.graph.add_node(n.op, in, n.attrs, n.origin);
+}
+
+}  // namespace
+
+OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
+  OuterGraph out;
+  out.graph = r.graph;
+  out.graph.outputs.clear();
+  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
+  JoiningBuilder b(out.graph);
+  BackwardRequest request;
+  request.tape = tape;
+  request.needs_grad = [&](Value v) { return r.wants_grad(v); };
+  request.on_entry = [&](const TapeEntry& e) {
+    b.origin = r.graph.nodes[static_cast<size_t>(&e - tape.data())].origin;
+  };
+  for (Value root : roots) {
+    const Value g = out.graph.add_input(r.graph.type(root), InputKind::arg, "grad");
+    out.grad_inputs.push_back(g);
+    request.seeds.emplace_back(root, g);
+  }
+  for (const auto& [v, g] : differentiate(b, request)) {
+    const auto leaf = r.leaf_values.find(v.id);
+    const auto external = std::find(r.external_inputs.begin(), r.external_inputs.end(), v);
+    Slot slot = kAbsent;
+    if (leaf != r.leaf_values.end()) slot = leaf->second;
+    else if (external != r.external_inputs.end()) slot = r.externals[external - r.external_inputs.begin()];
+    if (slot == kAbsent) continue;
+    const auto known =
+        std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
+    if (known == out.leaf_grads.end()) out.leaf_grads.emplace_back(slot, g);
+    else known->second = b.emit(op("add"), {known->second, g});
+  }
+  return out;
+}
+
+std::vector<Value> keep_for_backward(Recorder& r, std::span<const Value> roots, const std::set<int>& live) {
+  const OuterGraph outer = outer_backward(r, roots);
+  const Graph& g = outer.graph;
+  const Division d = divide(outer, r.graph.value_count());
+  const std::vector<bool> in_tape = tape_reads(r.graph, d.saved);
+  const auto external = [&](int id) {
+    return in_tape[static_cast<size_t>(id)] ? Holding::free : Holding::held;
+  };
+  std::vector<Holding> holding(static_cast<size_t>(g.value_count()), Holding::none);
+  for (Value v : r.external_inputs) holding[static_cast<size_t>(v.id)] = external(v.id);
+  for (const auto& [id, index] : r.in_memory) holding[static_cast<size_t>(id)] = external(id);
+  for (int id : written_over(r))
+    if (in_tape[static_cast<size_t>(id)]) holding[static_cast<size_t>(id)] = Holding::gone;
+  for (Value v : r.scalars) holding[static_cast<size_t>(v.id)] = Holding::free;
+  for (const auto& [id, carried] : r.exported)
+    holding[static_cast<size_t>(id)] = live.count(id) ? Holding::free : Holding::held;
+
+  std::unordered_map<int, Value> grafted;
+  for (int id = 0; id < r.graph.value_count(); ++id) grafted[id] = Value{id};
+  std::vector<Value> keep;
+  for (Value v : values_to_keep(g, d.reads, holding))
+    if (holding[static_cast<size_t>(v.id)] != Holding::gone) keep.push_back(graft(r, g, v, grafted));
+  return keep;
+}
+
+}  // namespace kiln::detail
