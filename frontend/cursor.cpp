@@ -29,6 +29,7 @@ Cursor::Cursor(Trie& trie)
       at_(&trie.root) {
   state().cursor = this;
   ++trie.calls;
+  handles_.reserve(trie.handles_hint.load(std::memory_order_relaxed));
 }
 
 Cursor::~Cursor() {
@@ -60,7 +61,8 @@ bool Cursor::matches(const Event& e, const CallInfo& info) const {
     return false;
   if (e.operands.size() != info.operands.size() || e.scalar_count != info.scalars.size()) return false;
   if (e.scalar_kinds != kinds_of(info.scalars)) return false;
-  if (!std::equal(e.ints.begin(), e.ints.end(), info.ints.begin(), info.ints.end())) return false;
+  if (e.ints.size() != info.ints.size()) return false;
+  if (!e.ints.empty() && !std::equal(e.ints.begin(), e.ints.end(), info.ints.begin())) return false;
   for (size_t i = 0; i < e.operands.size(); ++i) {
     const Tensor* t = info.operands[i];
     const Slot expected = e.operands[i];
@@ -106,8 +108,6 @@ Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
   }
   h->cursor = this;
   h->cursor_call = call_;
-  const auto s = static_cast<size_t>(h->slot);
-  if (slot_impls_.size() <= s) slot_impls_.resize(s + 1);
   handles_.push_back({&e, i, primary_ ? nullptr : h});
   return Tensor(std::move(h));
 }
@@ -117,6 +117,9 @@ void Cursor::advance(Event* e, std::span<const Scalar> scalars, Operands operand
   for (const Scalar& s : scalars)
     scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
   at_ = e;
+  // The walk is a chain of dependent loads: have the next event on its way while the callable goes on.
+  const auto* next = reinterpret_cast<const char*>(e->first_child.load(std::memory_order_relaxed));
+  for (size_t at = 0; at < sizeof(Event); at += 64) __builtin_prefetch(next + at);
   for (const auto& [slot, on] : e->flags) set_flags(slot, on);
 }
 
@@ -172,9 +175,10 @@ bool Cursor::pending_write_under(Operands operands) const {
 ImplPtr Cursor::impl_of(Slot s) const {
   if (static_cast<size_t>(s) < slot_impls_.size() && slot_impls_[static_cast<size_t>(s)])
     return slot_impls_[static_cast<size_t>(s)];
-  for (const Followed& f : handles_) {
-    const EventResult& r = f.event->results[f.result];
-    if (r.prototype->slot == s) return f.fresh ? f.fresh : r.handle;
+  // From the end: results of a call are mostly among the last values.
+  for (size_t i = handles_.size(); i-- > 0;) {
+    const EventResult& r = handles_[i].event->results[handles_[i].result];
+    if (r.prototype->slot == s) return handles_[i].fresh ? handles_[i].fresh : r.handle;
   }
   return nullptr;
 }

@@ -35,6 +35,7 @@ struct Trie {
   std::any frozen_shape;                 ///< guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
+  std::atomic<size_t> handles_hint{0};  ///< handles of the last call that ended
 };
 
 /// Metadata of a new contiguous handle.

@@ -92,18 +92,13 @@ std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std:
   return out;
 }
 
-/// The form for ops with one result. `body(scalars)` receives the 0-d scalar tensors in order.
+/// The form for ops with one result; following allocates nothing. `body(scalars)` receives the 0-d scalar
+/// tensors in order.
 template <typename Body>
-Tensor call(const char* name, Loc loc, std::initializer_list<const Tensor*> operands,
-            std::initializer_list<int64_t> ints, std::initializer_list<Scalar> scalars, Body&& body) {
-  const CallInfo info{name,
-                      loc,
-                      {operands.begin(), operands.size()},
-                      {ints.begin(), ints.size()},
-                      {scalars.begin(), scalars.size()}};
+Tensor call(const CallInfo& info, Body&& body) {
   Tensor out;
   if (follow_single(info, out)) return out;
-  Scope scope(name, loc);
+  Scope scope(info.name, info.loc);
   try {
     out = body(call_scalars(info.scalars));
   } catch (...) {
@@ -112,6 +107,16 @@ Tensor call(const char* name, Loc loc, std::initializer_list<const Tensor*> oper
   }
   end_call({&out, 1}, false);
   return out;
+}
+template <typename Body>
+Tensor call(const char* name, Loc loc, std::initializer_list<const Tensor*> operands,
+            std::initializer_list<int64_t> ints, std::initializer_list<Scalar> scalars, Body&& body) {
+  return call({name,
+               loc,
+               {operands.begin(), operands.size()},
+               {ints.begin(), ints.size()},
+               {scalars.begin(), scalars.size()}},
+              std::forward<Body>(body));
 }
 
 }  // namespace kiln::detail

@@ -206,6 +206,8 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
 void Cursor::run_stage(Event& e) {
   Stage& stage = *e.stage;
   std::vector<HostTensor> inputs, outputs;
+  inputs.reserve(stage.inputs.size());
+  outputs.reserve(stage.outputs.size());
   std::vector<int64_t> worst(stage.checks.size(), kNothingWrong);
   for (const StageInput& in : stage.inputs) {
     const auto i = static_cast<size_t>(in.index);
@@ -344,6 +346,7 @@ void Cursor::finish() {
   at_ = e;
   run_stage(*e);
   attach_boundaries(*e->stage);
+  trie_.handles_hint.store(handles_.size(), std::memory_order_relaxed);
   for (const Followed& f : handles_) {
     const ImplPtr& h = handle_of(f);
     h->cursor = nullptr;

@@ -281,7 +281,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                    {o.dropout_p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)});
   const Tensor* operands[] = {&q, &k, &v, &mask};
   const int64_t ints[] = {o.is_causal, o.enable_gqa, drop};
-  return call_many("attention", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+  return call({"attention", loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
     const Tensor keys = o.enable_gqa ? repeat_heads(k, q.size(-3)) : k,
                  vals = o.enable_gqa ? repeat_heads(v, q.size(-3)) : v;
     Tensor scores = mul2(matmul(q, keys.transpose(-1, -2, loc), loc), cast_to(s[0], q.dtype()));
@@ -296,8 +296,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     else if (mask.defined()) scores = add2(scores, mask);
     Tensor p = safe_softmax(scores);
     if (drop) p = dropout_body(p, s[1], s[2], s[3]);
-    return std::vector<Tensor>{matmul(p, vals, loc)};
-  })[0];
+    return matmul(p, vals, loc);
+  });
 }
 
 }  // namespace kiln

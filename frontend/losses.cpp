@@ -124,11 +124,11 @@ Tensor nll_call(const char* name, const Tensor& x, const Tensor& target, const T
   if (o.label_smoothing != 0) scalars.emplace_back(o.label_smoothing);
   const Tensor* operands[] = {&x, &target, &weight};
   const int64_t ints[] = {static_cast<int64_t>(o.reduction)};
-  return call_many(name, loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+  return call({name, loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
     if (!is_floating(target.dtype())) check_classes(target, s[0], x.size(x.dim() == 1 ? 0 : 1), name, loc);
     const Tensor logp = from_logits ? log_softmax(x, x.dim() == 1 ? 0 : 1, loc) : x;
-    return std::vector<Tensor>{nll_body(logp, target, weight, o, s)};
-  })[0];
+    return nll_body(logp, target, weight, o, s);
+  });
 }
 
 template <typename Body>

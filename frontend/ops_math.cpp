@@ -21,6 +21,7 @@ int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc) {
 
 Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
   Sizes out;
+  out.reserve(static_cast<size_t>(rank) + dims.size() + 2);  // callers add flags
   for (int64_t d : dims) out.push_back(wrap_dim(d, rank, name, loc));
   if (dims.empty())
     for (int64_t d = 0; d < rank; ++d) out.push_back(d);
@@ -282,7 +283,7 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   std::vector<Scalar> scalars;
   if (!a.tensor) scalars.push_back(a.scalar);
   if (!b.tensor) scalars.push_back(b.scalar);
-  return call_many("where", a.loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
+  return call({"where", a.loc, operands, {}, scalars}, [&](const std::vector<Tensor>& s) {
     Tensor x = a.tensor ? *a.tensor : s[0], y = b.tensor ? *b.tensor : s.back();
     if (!a.tensor && b.tensor) x = scalar_for(x, a.scalar.is_int, y);
     if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
@@ -293,8 +294,8 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
     const Tensor c = expand_to(condition, shape);
     x = expand_to(cast_to(x, dtype), shape);
     y = expand_to(cast_to(y, dtype), shape);
-    return std::vector<Tensor>{apply(op("where"), {&c, &x, &y})};
-  })[0];
+    return apply(op("where"), {&c, &x, &y});
+  });
 }
 
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
@@ -304,7 +305,7 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
   if (hi) scalars.emplace_back(*hi);
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {lo.has_value(), hi.has_value()};
-  return call_many("clamp", loc, operands, ints, scalars, [&](const std::vector<Tensor>& s) {
+  return call({"clamp", loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
     Tensor y = x;
     // The gradient passes where lo < x < hi, ends excluded; min and max would split it at ties.
     const DType t = x.dtype();
@@ -316,8 +317,8 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
       const Tensor bound = expand_to(cast_to(s.back(), t), x.sizes()), above = apply(op("ge"), {&y, &bound});
       y = apply(op("where"), {&above, &bound, &y});
     }
-    return std::vector<Tensor>{y};
-  })[0];
+    return y;
+  });
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
@@ -333,13 +334,14 @@ template <typename Body>
 Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc,
                    Body&& body) {
   require(x, name, loc);
-  const Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
-  Sizes ints = wrapped;
-  ints.push_back(keepdim);
-  ints.push_back(extra);
+  Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
+  const size_t rank = wrapped.size();
+  wrapped.insert(wrapped.end(), {keepdim, extra});
   const Tensor* operands[] = {&x};
-  return call_many(name, loc, operands, ints, {},
-                   [&](const auto&) { return std::vector<Tensor>{body(wrapped)}; })[0];
+  return call({name, loc, operands, wrapped, {}}, [&](const auto&) {
+    wrapped.resize(rank);
+    return body(wrapped);
+  });
 }
 
 int64_t count(const Tensor& x, const Sizes& dims) {

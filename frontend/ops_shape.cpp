@@ -17,8 +17,7 @@ template <typename Body>
 Tensor shape_call(const char* name, Loc loc, const Tensor& x, const Sizes& ints, Body&& body) {
   require(x, name, loc);
   const Tensor* operands[] = {&x};
-  return call_many(name, loc, operands, ints, {},
-                   [&](const auto&) { return std::vector<Tensor>{body()}; })[0];
+  return call({name, loc, operands, ints, {}}, [&](const auto&) { return body(); });
 }
 
 Shape dims(const Sizes& s) { return Shape(s.begin(), s.end()); }
@@ -29,8 +28,7 @@ Tensor create(const char* name, const Sizes& sizes, TensorOptions o, std::vector
     KILN_CHECK(d >= 0, invalid, "{} ({}): bad sizes [{}]", name, loc.str(), fmt::join(sizes, ","));
   Sizes ints = sizes;
   ints.push_back(static_cast<int64_t>(o.dtype));
-  Tensor t = call_many(name, loc, {}, ints, scalars,
-                       [&](const std::vector<Tensor>& s) { return std::vector<Tensor>{body(s)}; })[0];
+  Tensor t = call({name, loc, {}, ints, scalars}, body);
   if (!tracing() && !t.is_contiguous()) t = t.contiguous(loc);
   if (o.requires_grad) t.requires_grad_(true, loc);
   return t;
@@ -171,11 +169,12 @@ Tensor flatten(const Tensor& x, int64_t start, int64_t end, Loc loc) {
 
 Tensor permute(const Tensor& x, Sizes order, Loc loc) {
   require(x, "permute", loc);
-  for (int64_t& d : order) d = wrap_dim(d, x.dim(), "permute", loc);
-  Sizes sorted = order;
-  std::sort(sorted.begin(), sorted.end());
-  bool complete = static_cast<int64_t>(sorted.size()) == x.dim();
-  for (size_t i = 0; i < sorted.size(); ++i) complete = complete && sorted[i] == static_cast<int64_t>(i);
+  bool complete = static_cast<int64_t>(order.size()) == x.dim();
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i] = wrap_dim(order[i], x.dim(), "permute", loc);
+    const auto before = order.begin() + static_cast<ptrdiff_t>(i);
+    complete = complete && std::find(order.begin(), before, order[i]) == before;
+  }
   KILN_CHECK(complete, invalid, "permute ({}): [{}] is no order of the dims of {}", loc.str(),
              fmt::join(order, ","), x.type_str());
   return shape_call("permute", loc, x, order, [&] { return apply(op("permute"), {&x}, {order}); });
@@ -281,7 +280,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
   const auto shaped = std::find_if_not(tensors.begin(), tensors.end(), free);
   const Tensor& model = shaped == tensors.end() ? tensors[0] : *shaped;
   const int64_t d = wrap_dim(dim, model.dim(), "cat", loc);
-  return call_many("cat", loc, operands, {&d, 1}, {}, [&](const auto&) {
+  return call({"cat", loc, operands, {&d, 1}, {}}, [&](const auto&) {
     Sizes none = model.sizes();
     if (!none.empty()) none[static_cast<size_t>(d)] = 0;
     DType dtype = tensors[0].dtype();
@@ -291,8 +290,8 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
     for (const Tensor& x : tensors)
       cast.push_back(free(x) ? reshape_to(cast_to(x, dtype), none) : cast_to(x, dtype));
     for (const Tensor& x : cast) in.push_back(&x);
-    return std::vector<Tensor>{apply(op("cat"), in, {d})};
-  })[0];
+    return apply(op("cat"), in, {d});
+  });
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {

@@ -139,7 +139,6 @@ Tensor Cursor::new_handle(Slot s, const TensorImpl& prototype) {
   h->cursor = this;
   h->cursor_call = call_;
   h->slot = s;
-  if (slot_impls_.size() <= static_cast<size_t>(s)) slot_impls_.resize(static_cast<size_t>(s) + 1);
   return Tensor(std::move(h));
 }
 

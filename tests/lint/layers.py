@@ -22,6 +22,7 @@ FOREIGN = [
     (r"(llvm|clang|lld)(-c)?/", ("codegen/clang",), ()),
     (r"nlohmann/", ("ir", "codegen", "runtime", "autotune", "frontend", "cli", "examples", "benchmarks"), ()),
     (r"CLI/", ("cli", "examples", "benchmarks"), ()),
+    (r"benchmark/", ("benchmarks",), ()),
     (r"spdlog/", ("ir/base",), ()),
     (r"xxhash\.h", ("ir/base",), ()),
     (r"(blis|cblas)\.h", ("runtime", "benchmarks"), ()),
