@@ -12,17 +12,31 @@ template <int... I> struct Ints {};
 template <class T, T... I> using IntsOf = Ints<I...>;
 
 template <class V, int... I> KN_FN Vec<Elem<V>, sizeof...(I)> low_half(V v, Ints<I...>) {
-  if constexpr (sizeof...(I) == 1) return v[0];
-  else return __builtin_shufflevector(v, v, I...);
+  return __builtin_shufflevector(v, v, I...);
 }
 template <class V, int... I> KN_FN Vec<Elem<V>, sizeof...(I)> high_half(V v, Ints<I...>) {
-  if constexpr (sizeof...(I) == 1) return v[1];
-  else return __builtin_shufflevector(v, v, (I + int(sizeof...(I)))...);
+  return __builtin_shufflevector(v, v, (I + int(sizeof...(I)))...);
+}
+
+/// Lane i of the result is lane i + H of v; those without one keep their value.
+template <int H, class V, int... I> KN_FN V moved_down(V v, Ints<I...>) {
+  return __builtin_shufflevector(v, v, (I + H < width<V> ? I + H : I)...);
+}
+/// The tree over the first 2 * H lanes, in whole registers: a vector of 8 bytes travels between functions as
+/// a double, and LLVM 19 selects instructions for sums of AVX-512 masks through one forever.
+template <int H, class V, class F> KN_FN Elem<V> tree_in_place(V v, F f) {
+  const V r = f(v, moved_down<H>(v, __make_integer_seq<IntsOf, int, width<V>>{}));
+  if constexpr (H == 1) return r[0];
+  else return tree_in_place<H / 2>(r, f);
 }
 
 template <class V, class F> KN_FN Elem<V> tree(V v, F f) {
   if constexpr (width<V> == 1) {
     return v;
+  } else if constexpr (width<V> == 2) {
+    return f(v[0], v[1]);
+  } else if constexpr (sizeof(V) <= 16) {
+    return tree_in_place<width<V> / 2>(v, f);
   } else {
     using Half = __make_integer_seq<IntsOf, int, width<V> / 2>;
     return tree(f(low_half(v, Half{}), high_half(v, Half{})), f);
