@@ -31,7 +31,9 @@ struct CompileOptions {
   /// call's arguments and the numbers of the first call. For callables without host state: no random numbers,
   /// host reads, hooks or optimizers that count steps; all but the tensors' elements must stay as it was.
   bool frozen = false;
-  int threads = 0;  ///< 0: KILN_NUM_THREADS, else all the process may run on
+  /// Threads that a step may use, where its work is worth them; 0: KILN_NUM_THREADS, else all the process may
+  /// run on.
+  int threads = 0;
 };
 
 /// One build: a trace that was recorded, and compiled or found in the cache.

@@ -43,7 +43,7 @@ class NativeProgram : public Program {
         executable_(
             std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); },
             image_),
-        threads_(options.threads),
+        max_threads_(options.threads),
         profiler_(options.profiler) {
     for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
     for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
@@ -58,7 +58,12 @@ class NativeProgram : public Program {
     }
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!in_place_[i]) fresh.push_back(outputs[i].ref.data);
-    executable_.run({externals, fresh, scalars, {}, threads_, profiler_.get()});
+    executable_.run({.externals = externals,
+                     .outputs = fresh,
+                     .scalars = scalars,
+                     .symbols = {},
+                     .max_threads = max_threads_,
+                     .profiler = profiler_.get()});
   }
   int64_t arena_bytes() const { return executable_.arena_bytes({}); }
   /// Bytes to move and FLOPs of each launch.
@@ -80,7 +85,7 @@ class NativeProgram : public Program {
  private:
   std::shared_ptr<LoadedImage> image_;
   Executable executable_;
-  int threads_;
+  int max_threads_;
   std::shared_ptr<Profiler> profiler_;
   std::vector<bool> scalar_, in_place_;
 };

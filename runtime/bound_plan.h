@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/plan.h"
+#include "runtime/thread_trial.h"
 
 namespace kiln {
 
@@ -35,6 +36,7 @@ struct WorkModel {
   static constexpr double kMeetNs = 100;          ///< one barrier, per thread
   static constexpr double kHotGainNs = 5'000;     ///< least gain that is worth threads that are awake
   static constexpr double kColdGainNs = 150'000;  ///< least gain that is worth waking threads
+  static constexpr double kTrialNs = 1'000'000;   ///< shorter calls learn from their own times (ThreadTrial)
 };
 
 /// See the top of the file. Threads: any (immutable but for a remembered choice).
@@ -47,6 +49,7 @@ struct BoundPlan {
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< of the launch that needs most, for one thread
   double alone_ns = 0;        ///< estimate_ns(1)
+  mutable ThreadTrial trial;  ///< for calls shorter than WorkModel::kTrialNs
 
   /// Estimated time of one call on `threads` threads.
   double estimate_ns(int threads) const;

@@ -191,7 +191,11 @@ void Executable::run(const Invocation& call) const {
   ThreadPool& pool = ThreadPool::shared();
   const bool small = bound.alone_ns < WorkModel::kHotGainNs;
   int threads = call.threads;
-  if (threads <= 0) threads = small ? 1 : bound.choose_threads(default_threads(), pool.recently_used());
+  const int available = call.max_threads > 0 ? call.max_threads : default_threads();
+  if (threads <= 0) threads = small ? 1 : bound.choose_threads(available, pool.recently_used());
+  const bool trial = call.threads <= 0 && threads > 1 && bound.alone_ns < WorkModel::kTrialNs;
+  if (trial) threads = bound.trial.choose(threads);
+  const int64_t start = trial ? now_ns() : 0;
   Team team = pool.lease(threads);
 
   const int64_t stride = round_up(bound.scratch_bytes, kPage);
@@ -209,6 +213,7 @@ void Executable::run(const Invocation& call) const {
   else walk(frame, team);
   arena.check_guard();
   if (!small) pool.note_use();
+  if (trial) bound.trial.note(team.size(), static_cast<double>(now_ns() - start));
 }
 
 }  // namespace kiln

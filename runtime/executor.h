@@ -28,7 +28,8 @@ struct Invocation {
   std::span<void* const> outputs;     ///< by output slot: memory given by the caller
   std::span<const uint64_t> scalars;  ///< by scalar slot, 8 bytes each; the value stands in the first bytes
   std::span<const int64_t> symbols;   ///< values, in the order of Plan::symbols
-  int threads = 0;                    ///< 0: by the amount of work; else exactly so many, if the pool is free
+  int threads = 0;                    ///< exactly so many, if the pool is free; 0: by the amount of work,
+  int max_threads = 0;                ///< up to so many; 0: up to default_threads()
   Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
 };
 

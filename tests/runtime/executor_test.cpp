@@ -123,7 +123,12 @@ Result run(const Executable& exe, int64_t n, int threads, bool symbolic = false,
   const float value = 0.5f;
   std::memcpy(&s, &value, sizeof value);
   const int64_t symbols[] = {n};
-  Invocation call{externals, outputs, {&s, 1}, {}, threads, profiler};
+  Invocation call{.externals = externals,
+                  .outputs = outputs,
+                  .scalars = {&s, 1},
+                  .symbols = {},
+                  .threads = threads,
+                  .profiler = profiler};
   if (symbolic) call.symbols = symbols;
   exe.run(call);
   return r;
