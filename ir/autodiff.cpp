@@ -26,7 +26,13 @@ class Walk {
   }
 
  private:
-  bool wanted(const TapeEntry& e, Value v) const { return r_.needs_grad(v) && !def(e.op).constant_gradient; }
+  bool wanted(const TapeEntry& e, Value v) const {
+    return r_.needs_grad(v) && (e.region || !def(e.op).constant_gradient);
+  }
+
+  static std::span<const Value> results(const TapeEntry& e) {
+    return e.region ? std::span<const Value>(e.outs) : std::span<const Value>(&e.out, 1);
+  }
 
   /// Entries on a path from a wanted value to a seed, and how many of them use each value.
   void mark_reached() {
@@ -35,7 +41,10 @@ class Walk {
     reached_.assign(r_.tape.size(), false);
     for (size_t i = r_.tape.size(); i-- > 0;) {
       const TapeEntry& e = r_.tape[i];
-      if (!live.count(e.out.id) || !r_.needs_grad(e.out)) continue;
+      const std::span<const Value> outs = results(e);
+      if (!std::any_of(outs.begin(), outs.end(),
+                       [&](Value v) { return live.count(v.id) && r_.needs_grad(v); }))
+        continue;
       reached_[i] = true;
       for (Value v : e.in) {
         if (!wanted(e, v)) continue;
@@ -58,8 +67,35 @@ class Walk {
     done_.emplace_back(v, it->second);
   }
 
+  /// Entry `e` passes nothing more on to `v`, one of its operands.
+  void settle(const TapeEntry& e, Value v) {
+    if (wanted(e, v) && --pending_[v.id] == 0) complete(v);
+  }
+
+  void visit_region(const TapeEntry& e) {
+    std::vector<Value> grads;
+    bool any = false;
+    for (Value v : e.outs) {
+      const auto g = grads_.find(v.id);
+      grads.push_back(g == grads_.end() ? Value{} : g->second);
+      any = any || grads.back().valid();
+    }
+    std::vector<bool> given(e.in.size(), false);
+    const auto give = [&](size_t i, Value g) {
+      KILN_ASSERT(i < given.size() && !given[i], "a region gives input {} twice", i);
+      given[i] = true;
+      if (!wanted(e, e.in[i])) return;
+      accumulate(e.in[i], g);
+      settle(e, e.in[i]);
+    };
+    if (any) e.region(grads, give);
+    for (size_t i = 0; i < e.in.size(); ++i)
+      if (!given[i]) settle(e, e.in[i]);
+  }
+
   void visit(const TapeEntry& e) {
     if (r_.on_entry) r_.on_entry(e);
+    if (e.region) return visit_region(e);
     const OpDef& d = def(e.op);
     const auto grad = grads_.find(e.out.id);
     std::vector<Value> in_grads(e.in.size());
@@ -73,9 +109,8 @@ class Walk {
                   in_grads.size());
     }
     for (size_t i = 0; i < e.in.size(); ++i) {
-      if (!wanted(e, e.in[i])) continue;
-      if (in_grads[i].valid()) accumulate(e.in[i], in_grads[i]);
-      if (--pending_[e.in[i].id] == 0) complete(e.in[i]);
+      if (in_grads[i].valid() && wanted(e, e.in[i])) accumulate(e.in[i], in_grads[i]);
+      settle(e, e.in[i]);
     }
   }
 

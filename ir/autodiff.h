@@ -11,13 +11,21 @@
 
 namespace kiln {
 
-/// One op of a tape; `attrs` and `loc` outlive the walk.
+/// Differentiates several results at once: gets the gradient of each (invalid: none came), and passes on the
+/// gradient of input i, as soon as it has it, by give(i, gradient).
+using RegionRule =
+    std::function<void(std::span<const Value> grads, const std::function<void(size_t, Value)>& give)>;
+
+/// One op of a tape; `attrs` and `loc` outlive the walk. With a `region`, something that is differentiated as
+/// a whole: its results are `outs`, and `op`, `out` and `attrs` are unused.
 struct TapeEntry {
   Op op;
   std::vector<Value> in;
   Value out;
   const Attrs* attrs = nullptr;
   SourceLoc loc;
+  std::vector<Value> outs = {};
+  RegionRule region = {};
 };
 
 struct BackwardRequest {

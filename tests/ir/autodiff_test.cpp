@@ -331,5 +331,39 @@ TEST(Autodiff, LeavesCompleteAsSoonAsTheirLastUseIsDone) {
   EXPECT_EQ(numbers(interpret(g, in)[0]), Numbers{-21});  // the hook's sign
 }
 
+/// Two results, p = a * b and q = a + b, differentiated as a whole by hand.
+TEST(Autodiff, RegionsGiveGradientsOfSeveralResults) {
+  Graph g;
+  GraphBuilder b(g);
+  const Type t{DType::f32, {}};
+  std::vector<Value> in;
+  for (const char* name : {"a", "b", "p", "q"}) in.push_back(g.add_input(t, InputKind::arg, name));
+  const Value y = b.emit(op("mul"), {in[2], in[2]});
+  std::vector<int> order;
+  TapeEntry region;
+  region.in = {in[0], in[1]};
+  region.outs = {in[2], in[3]};
+  region.region = [&](std::span<const Value> grads, const std::function<void(size_t, Value)>& give) {
+    EXPECT_TRUE(grads[0].valid());
+    EXPECT_FALSE(grads[1].valid()) << "q reaches no seed";
+    give(1, b.emit(op("mul"), {grads[0], in[0]}));
+    order.push_back(-1);
+    give(0, b.emit(op("mul"), {grads[0], in[1]}));
+  };
+  const TapeEntry after{op("mul"), {in[2], in[2]}, y, &g.nodes[0].attrs, {}};
+  const std::vector<TapeEntry> tape{region, after};
+  const auto seen = [&](Value v, Value grad) {
+    order.push_back(v.id);
+    return grad;
+  };
+  const auto done = differentiate(b, {tape, {{y, b.constant(1, t)}}, [](Value) { return true; }, seen, {}});
+  EXPECT_EQ(order, (std::vector<int>{y.id, in[2].id, in[1].id, -1, in[0].id}))
+      << "each as soon as it is given";
+  g.add_output(done.back().second);
+  const std::vector<HostTensor> at = {scalar(DType::f32, 3), scalar(DType::f32, 5), scalar(DType::f32, 15),
+                                      scalar(DType::f32, 8)};
+  EXPECT_EQ(numbers(interpret(g, at)[0]), Numbers{2 * 15 * 5});
+}
+
 }  // namespace
 }  // namespace kiln
