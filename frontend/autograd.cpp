@@ -12,6 +12,42 @@ namespace kiln::detail {
 
 namespace {
 
+/// A backward is no part of the trace that it interrupts, but the hooks it calls are.
+class TraceAside {
+ public:
+  TraceAside() : cursor_(state().cursor), outer_(state().aside) {
+    state().aside = cursor_;
+    state().cursor = nullptr;
+  }
+  ~TraceAside() {
+    state().cursor = cursor_;
+    state().aside = outer_;
+  }
+  TraceAside(const TraceAside&) = delete;
+  TraceAside& operator=(const TraceAside&) = delete;
+
+ private:
+  Cursor *cursor_, *outer_;
+};
+
+class TraceBack {
+ public:
+  TraceBack() : cursor_(state().cursor), aside_(state().aside) {
+    if (!aside_) return;
+    state().cursor = aside_;
+    state().aside = nullptr;
+  }
+  ~TraceBack() {
+    state().cursor = cursor_;
+    state().aside = aside_;
+  }
+  TraceBack(const TraceBack&) = delete;
+  TraceBack& operator=(const TraceBack&) = delete;
+
+ private:
+  Cursor *cursor_, *aside_;
+};
+
 /// Evaluates what derivative rules emit. Saved values are checked for in-place writes when they are read.
 class EagerBuilder : public Builder {
  public:
@@ -50,29 +86,52 @@ class EagerBuilder : public Builder {
 /// The part of the tape that a root needs, numbered as values of an EagerBuilder.
 class Tape {
  public:
-  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root, SourceLoc loc) : b_(b) {
-    collect(root, loc);
+  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root, SourceLoc loc) : b_(b), loc_(loc) {
+    collect(root);
     std::sort(nodes_.begin(), nodes_.end(), [](auto& x, auto& y) { return x->sequence < y->sequence; });
     for (const auto& n : nodes_) number(n);
+    for (auto& [boundary, call] : calls_) entries[call.entry].region = rule_of(*boundary, call);
   }
 
   std::vector<TapeEntry> entries;
   std::unordered_map<int, GradNode*> node_of;
   std::unordered_map<int, ImplPtr> leaf_of;
   std::unordered_map<GradNode*, Value> value_of;
-  const std::vector<std::shared_ptr<GradNode>>& nodes() const { return nodes_; }
+
+  /// The hooks that see the gradient of `v`, or null.
+  const HookList* hooks_of(Value v) const {
+    if (const auto leaf = leaf_of.find(v.id); leaf != leaf_of.end()) return leaf->second->hooks.get();
+    const auto node = node_of.find(v.id);
+    return node == node_of.end() || node->second->boundary ? nullptr : node->second->hooks.get();
+  }
+
+  /// Nothing on this tape can be differentiated again.
+  void release() const {
+    for (const auto& [boundary, call] : calls_) boundary->consume(call.outputs);
+    for (const auto& n : nodes_) {
+      n->released = true;
+      n->inputs.clear();
+      n->saved_output.reset();
+    }
+  }
 
  private:
-  void collect(const std::shared_ptr<GradNode>& root, SourceLoc loc) {
+  /// A compiled forward on the tape: which of its results and inputs the entry's values are.
+  struct Call {
+    size_t entry = 0;
+    std::vector<int> outputs, inputs;
+  };
+
+  void collect(const std::shared_ptr<GradNode>& root) {
     std::vector<std::shared_ptr<GradNode>> stack{root};
     while (!stack.empty()) {
       const auto n = stack.back();
       stack.pop_back();
       if (!seen_.insert({n.get(), true}).second) continue;
       KILN_CHECK(
-          !n->released, invalid,
+          !n->released && !(n->boundary && n->boundary->consumed(n->boundary_output)), invalid,
           "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
-          loc.str());
+          loc_.str());
       nodes_.push_back(n);
       for (const GradEdge& e : n->inputs)
         if (e.node) stack.push_back(e.node);
@@ -85,7 +144,39 @@ class Tape {
     e.out = b_.add(Tensor(n->saved_output), n->output_version, true, n->loc);
     value_of[n.get()] = e.out;
     node_of[e.out.id] = n.get();
-    if (!n->boundary) entries.push_back(std::move(e));
+    if (n->boundary) return join(*n, e);
+    entries.push_back(std::move(e));
+  }
+
+  /// Results of one call are one entry, at the place of the first: nothing between them depends on any.
+  void join(const GradNode& n, const TapeEntry& e) {
+    const auto [at, fresh] = calls_.try_emplace(n.boundary.get(), Call{entries.size(), {}, {}});
+    if (fresh) entries.push_back({{}, {}, {}, nullptr, n.loc});
+    Call& call = at->second;
+    TapeEntry& all = entries[call.entry];
+    call.outputs.push_back(n.boundary_output);
+    all.outs.push_back(e.out);
+    for (size_t i = 0; i < e.in.size(); ++i) {
+      if (std::find(call.inputs.begin(), call.inputs.end(), n.boundary_inputs[i]) != call.inputs.end())
+        continue;
+      call.inputs.push_back(n.boundary_inputs[i]);
+      all.in.push_back(e.in[i]);
+    }
+  }
+
+  RegionRule rule_of(GradBoundary& boundary, const Call& call) {
+    return [this, &boundary, &call](std::span<const Value> grads,
+                                    const std::function<void(size_t, Value)>& give) {
+      BoundaryGrads known;
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (grads[i].valid()) known.emplace_back(call.outputs[i], b_.read(grads[i]));
+      const auto pass_on = [&](int input, const Tensor& g) {
+        const auto at = std::find(call.inputs.begin(), call.inputs.end(), input);
+        KILN_ASSERT(at != call.inputs.end(), "input {} of a compiled forward is not on the tape", input);
+        give(static_cast<size_t>(at - call.inputs.begin()), b_.add(g));
+      };
+      boundary.backward(known, pass_on, loc_);
+    };
   }
 
   /// One value per producing node or leaf, so that gradients meet; other operands each have their own.
@@ -101,100 +192,97 @@ class Tape {
   }
 
   EagerBuilder& b_;
+  SourceLoc loc_;
   std::vector<std::shared_ptr<GradNode>> nodes_;
   std::unordered_map<GradNode*, bool> seen_;
   std::unordered_map<TensorImpl*, Value> leaf_values_;
+  std::map<GradBoundary*, Call> calls_;
 };
 
-void release(const Tape& tape) {
-  for (const auto& n : tape.nodes()) {
-    n->released = true;
-    n->inputs.clear();
-    n->saved_output.reset();
-  }
-}
-
-Tensor seed_gradient(const Tensor& root, const Tensor& gradient, SourceLoc loc) {
-  const TensorImpl& r = *root.impl();
+Tensor seed_gradient(const Tensor& like, const Tensor& gradient, SourceLoc loc) {
+  const TensorImpl& r = *like.impl();
   if (!gradient.defined()) {
-    KILN_CHECK(root.numel() == 1, invalid,
+    KILN_CHECK(like.numel() == 1, invalid,
                "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), describe(r));
     const Tensor one =
         apply(op("constant"), std::span<const Tensor* const>{}, {1.0, r.dtype, r.type().shape});
     return one;
   }
-  KILN_CHECK(gradient.sizes() == root.sizes() && gradient.dtype() == root.dtype(), invalid,
+  KILN_CHECK(gradient.sizes() == like.sizes() && gradient.dtype() == like.dtype(), invalid,
              "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(),
-             root.type_str());
+             like.type_str());
   return gradient;
 }
 
-}  // namespace
-
-Tensor run_hooks(const HookList& hooks, Tensor g) {
-  for (const HookEntry& h : HookList(hooks)) {
-    const Tensor replaced = h.fn(g);
-    if (!replaced.defined()) continue;
-    KILN_CHECK(replaced.sizes() == g.sizes() && replaced.dtype() == g.dtype(), invalid,
-               "hook: returned {} for a gradient of {}", replaced.type_str(), g.type_str());
-    g = replaced;
-  }
-  return g;
-}
-
+/// Gives each leaf its gradient: sets or adds in place, as an event where there is a trace.
 void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
   NoGrad guard;
   for (auto& [leaf, g] : grads) {
     if (leaf->grad) {
       const Tensor old(leaf->grad);
-      eager_assign(old, apply(op("add"), {&old, &g}));
+      call("accumulate_grad", state().user_loc(), {&old, &g}, {}, {}, [&](const auto&) {
+        assign(old, apply(op("add"), {&old, &g}));
+        return old;
+      });
       continue;
     }
+    SuspendTrace eager;
     const bool shared = g.impl()->storage.use_count() > 1 || !g.is_contiguous();
     leaf->grad = shared ? g.detach().clone().impl() : g.impl();
   }
 }
 
+}  // namespace
+
+Tensor run_hooks(const HookList& hooks, Tensor g) {
+  const TraceBack trace;
+  for (const HookEntry& h : HookList(hooks)) {
+    const Tensor replaced = h.fn(g);
+    if (!replaced.defined()) continue;
+    KILN_CHECK(replaced.sizes() == g.sizes() && replaced.dtype() == g.dtype(), invalid,
+               "hook: returned {} for a gradient of {}", replaced.type_str(), g.type_str());
+    materialise(*replaced.impl(), "hook", state().user_loc());
+    g = replaced;
+  }
+  return g;
+}
+
+void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
+                   bool retain_graph, SourceLoc loc) {
+  NoGrad guard;
+  std::vector<std::pair<ImplPtr, Tensor>> leaf_grads;
+  {
+    const TraceAside aside;
+    EagerBuilder b;
+    Tape tape(b, node, loc);
+    BackwardRequest request;
+    request.tape = tape.entries;
+    request.seeds = {{tape.value_of.at(node.get()), b.add(seed_gradient(like, gradient, loc))}};
+    request.needs_grad = [&](Value v) { return tape.node_of.count(v.id) || tape.leaf_of.count(v.id); };
+    request.on_grad = [&](Value v, Value g) {
+      const HookList* hooks = tape.hooks_of(v);
+      return hooks && !hooks->empty() ? b.add(run_hooks(*hooks, b.read(g))) : g;
+    };
+    for (const auto& [v, g] : differentiate(b, request))
+      if (const auto leaf = tape.leaf_of.find(v.id); leaf != tape.leaf_of.end())
+        leaf_grads.emplace_back(leaf->second, b.read(g));
+    if (!retain_graph) tape.release();
+  }
+  accumulate_grads(std::move(leaf_grads));
+}
+
 void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
   const ImplPtr r = root.impl();
   KILN_CHECK(r->requires_grad, invalid, "backward ({}): {} does not require grad", loc.str(), describe(*r));
+  if (r->grad_fn) return backward_from(r->grad_fn, root, gradient, retain_graph, loc);
   NoGrad guard;
-  Tensor seed = seed_gradient(root, gradient, loc);
-  if (!r->grad_fn) {
-    if (r->hooks) seed = run_hooks(*r->hooks, seed);
-    return accumulate_grads({{r, seed}});
-  }
-  std::vector<std::pair<ImplPtr, Tensor>> leaf_grads;
-  std::map<GradBoundary*, BoundaryGrads> boundaries;
+  Tensor seed;
   {
-    EagerBuilder b;
-    Tape tape(b, r->grad_fn, loc);
-    BackwardRequest request;
-    request.tape = tape.entries;
-    request.seeds = {{tape.value_of.at(r->grad_fn.get()), b.add(seed)}};
-    request.needs_grad = [&](Value v) { return tape.node_of.count(v.id) || tape.leaf_of.count(v.id); };
-    request.on_grad = [&](Value v, Value g) {
-      const auto node = tape.node_of.find(v.id);
-      const auto leaf = tape.leaf_of.find(v.id);
-      const HookList* hooks = node != tape.node_of.end() ? node->second->hooks.get() : nullptr;
-      if (leaf != tape.leaf_of.end()) hooks = leaf->second->hooks.get();
-      return hooks && !hooks->empty() ? b.add(run_hooks(*hooks, b.read(g))) : g;
-    };
-    for (const auto& [v, g] : differentiate(b, request)) {
-      const auto leaf = tape.leaf_of.find(v.id);
-      const auto node = tape.node_of.find(v.id);
-      if (leaf != tape.leaf_of.end()) leaf_grads.emplace_back(leaf->second, b.read(g));
-      if (node != tape.node_of.end() && node->second->boundary)
-        boundaries[node->second->boundary.get()].push_back({node->second->boundary_output, b.read(g)});
-    }
-    std::vector<std::shared_ptr<GradBoundary>> keep;
-    for (const auto& n : tape.nodes())
-      if (n->boundary) keep.push_back(n->boundary);
-    for (auto& [boundary, grads] : boundaries) boundary->backward(grads, retain_graph, loc);
-    if (!retain_graph) release(tape);
+    SuspendTrace eager;
+    seed = seed_gradient(root, gradient, loc);
   }
-  seed = {};
-  accumulate_grads(std::move(leaf_grads));
+  if (r->hooks) seed = run_hooks(*r->hooks, seed);
+  accumulate_grads({{r, std::move(seed)}});
 }
 
 }  // namespace kiln::detail

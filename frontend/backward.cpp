@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frontend/cursor.h"
+#include "frontend/outer.h"
 #include "ir/autodiff.h"
 
 namespace kiln::detail {
@@ -132,8 +133,14 @@ void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_gr
       start_recording("backward", loc);
       return record_backward(*e);
     }
+    Event* const outside = match_run(EventKind::outer_backward, live_slots(), slot_of(*root.impl()));
+    if (outside && outside->ints[0] == retain_graph)
+      return backward_outside(outside, root, gradient, retain_graph, loc);
+    if (follow_flush()) return backward(root, gradient, retain_graph, loc);
     start_recording("backward", loc);
   }
+  if (leaves_trace(recorder_->read(slot_of(*root.impl()), origin())))
+    return backward_outside(nullptr, root, gradient, retain_graph, loc);
   Event& e = open_event(EventKind::backward, "backward", loc);
   const Slot seed = gradient.defined() ? bind_operand(e, gradient, 1) : kAbsent;
   e.operands = {slot_of(*root.impl()), seed};
@@ -143,6 +150,52 @@ void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_gr
   close_event();
   pending_hook_ = nullptr;
   record_backward(e);
+}
+
+/// Whether a gradient of `root` flows into the history of a tensor made outside.
+bool Cursor::leaves_trace(Value root) const {
+  const Recorder& r = *recorder_;
+  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
+  std::set<int> seen;
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    if (!r.has_history(v) || !seen.insert(v.id).second) continue;
+    const int node = r.graph.producer(v);
+    if (node < 0) return true;
+    for (Value in : tape[static_cast<size_t>(node)].in) stack.push_back(in);
+  }
+  return false;
+}
+
+/// Follows `e`, or records it if null: runs the path up to here, then differentiates it and what comes before
+/// it like a result outside. Hooks and the leaves' gradients are events of this trace again.
+void Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
+                              SourceLoc loc) {
+  KILN_CHECK(
+      !trie_.options.full_graph, invalid,
+      "backward ({}): {} depends on a tensor with a history made outside the compiled callable; to go on "
+      "there is a host read, which full_graph forbids (detach that tensor, or make it inside)",
+      loc.str(), describe(*root.impl()));
+  KILN_ASSERT(depth_ == 0, "backward inside the body of an op");
+  if (!e) {
+    const Slot slot = slot_of(*root.impl());
+    const Value value = recorder_->read(slot, origin());
+    KILN_CHECK(
+        !recorder_->reaches_consumed(value), invalid,
+        "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
+        loc.str());
+    e = &record_run(EventKind::outer_backward, live_slots(), slot, loc);
+    e->ints = {retain_graph, value.id};
+    if (!retain_graph) recorder_->consume(value);
+  }
+  at_ = e;
+  run_stage(*e);
+  const std::shared_ptr<OuterBackward>& outer = e->stage->backward;
+  const auto boundary = std::make_shared<CallBoundary>(outer, save_for(*outer));
+  const std::vector<GradEdge> inputs = edges_to(outer->inputs());
+  backward_from(boundary->result(*root.impl(), 0, inputs, loc), root, gradient, retain_graph, loc);
 }
 
 /// Calls one hook live, recording an event pair around its ops; returns the gradient to go on with.
@@ -203,7 +256,7 @@ void Cursor::record_backward(const Event& begin) {
   b.origin = origin();
   const Value root = r.slots[begin.operands[0]].value;
   KILN_CHECK(
-      !r.is_consumed(root), invalid,
+      !r.reaches_consumed(root), invalid,
       "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
       begin.loc.str());
   const Value seed =

@@ -3,6 +3,7 @@
 // boundary, through which a later backward() enters the compiled graph.
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -10,13 +11,19 @@
 
 namespace kiln::detail {
 
-/// (output number of the compiled forward, gradient of that output).
+/// (number, gradient) of results or inputs of a compiled forward.
 using BoundaryGrads = std::vector<std::pair<int, Tensor>>;
 
 struct GradBoundary {
   virtual ~GradBoundary() = default;
-  /// Runs the compiled backward and accumulates into the leaves; goes on into the eager history of operands.
-  virtual void backward(const BoundaryGrads& grads, bool retain_graph, SourceLoc loc) = 0;
+  using Give = std::function<void(int input, const Tensor& gradient)>;
+  /// Runs the compiled backward for gradients of results, calling the hooks of values made in the forward and
+  /// of its results; gives the gradient of each input as soon as it is complete.
+  virtual void backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) = 0;
+  /// A backward without retain_graph has used up the history of these results.
+  virtual void consume(const std::vector<int>& outputs) = 0;
+  /// Whether a part of the history of result `output` is used up.
+  virtual bool consumed(int output) const = 0;
 };
 
 }  // namespace kiln::detail

@@ -97,6 +97,7 @@ Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
     h->grad.reset();
     h->hooks.reset();
     h->grad_fn.reset();
+    h->base.reset();
     h->requires_grad = r.prototype->requires_grad;
     h->is_leaf = r.prototype->is_leaf;
     h->spare = std::move(h->storage);

@@ -21,6 +21,7 @@ namespace kiln::detail {
 
 struct Frozen;
 struct FrozenArgs;
+struct SavedCall;
 
 /// The traces of one compiled callable.
 struct Trie {
@@ -60,8 +61,8 @@ class Cursor {
   void set_leaf(const Tensor& t, bool on, SourceLoc loc);
   /// A hook is about to be added to `t`, as an event.
   void note_hook(const Tensor& t, SourceLoc loc);
-  /// Whether `t` is a value this call has made.
-  bool owns(const TensorImpl& t) const { return t.cursor_call == call_; }
+  /// Whether `t` is a value of this trace.
+  bool knows(const TensorImpl& t) const { return slot_of(t) != kUnbound; }
   /// Runs what is pending so that `t` has memory.
   void host_read(TensorImpl& t, const char* what, SourceLoc loc);
   /// The callable returned: runs the rest, publishes what was recorded.
@@ -110,6 +111,9 @@ class Cursor {
   Value record_hook_end(const Tensor& result, Value gradient);
   std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
   void record_backward(const Event& begin);
+  bool leaves_trace(Value root) const;
+  void backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
+                        SourceLoc loc);
   void record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
   ImplPtr impl_of(Slot s) const;
 
@@ -139,6 +143,8 @@ class Cursor {
   const ImplPtr& handle_of(const Followed& f) const;
   std::vector<Value> choose_outputs(const Event& e, Stage& stage);
   void build(Stage& stage, const std::vector<Value>& wanted);
+  SavedCall save_for(const OuterBackward& backward) const;
+  std::vector<GradEdge> edges_to(const std::vector<Slot>& slots) const;
   void attach_boundaries(const Stage& stage);
 
   Trie& trie_;

@@ -9,8 +9,10 @@
 
 namespace kiln::detail {
 
-namespace {
-std::atomic<uint64_t> next_sequence{1};
+uint64_t next_on_tape() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
 
 GradEdge edge_to(const Tensor& t) {
   const ImplPtr& impl = t.impl();
@@ -18,13 +20,14 @@ GradEdge edge_to(const Tensor& t) {
   if (impl->grad_fn) e.node = impl->grad_fn;
   else if (impl->requires_grad) e.leaf = impl;
   e.saved = alias_without_history(*impl);
-  e.version = impl->storage->version;
+  e.version = impl->storage ? impl->storage->version.load() : 0;
   return e;
 }
 
+namespace {
 void record(Op o, std::span<const Tensor* const> in, Attrs attrs, const ImplPtr& out) {
   auto node = std::make_shared<GradNode>();
-  node->sequence = next_sequence++;
+  node->sequence = next_on_tape();
   node->op = o;
   node->attrs = std::move(attrs);
   node->loc = state().user_loc();

@@ -45,8 +45,19 @@ std::vector<Slot> with_history(const Recorder& r, const std::vector<Slot>& live)
 
 std::vector<Slot> roots_of(const Recorder& r, const std::vector<Slot>& live) {
   std::vector<Slot> roots = with_history(r, live);
-  std::erase_if(roots, [&](Slot s) { return r.is_consumed(r.slots[s].value); });
+  std::erase_if(roots, [&](Slot s) { return r.reaches_consumed(r.slots[s].value); });
   return roots;
+}
+
+/// Live views of externals and of other live slots.
+std::vector<LiveView> live_views(const Recorder& r, const std::vector<Slot>& live) {
+  std::vector<LiveView> views;
+  for (Slot s : live) {
+    const Slot base = r.history_of(s);
+    const bool stays = r.slots[base].external >= 0 || std::find(live.begin(), live.end(), base) != live.end();
+    if (base != s && stays) views.push_back({s, base, r.chain_to(s)});
+  }
+  return views;
 }
 
 bool owns_export(const Recorder& r, Slot root, int carried) {
@@ -87,8 +98,9 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
     }
     stage.live.push_back({s, -1, memory[root]});
   }
+  if (e.kind == EventKind::end) stage.views = live_views(r, e.live);
   for (Slot s : with_history(r, e.live))
-    if (r.is_consumed(r.slots[s].value)) stage.consumed.push_back(s);
+    if (r.reaches_consumed(r.slots[s].value)) stage.consumed.push_back(s);
   if (const std::vector<Slot> roots = roots_of(r, e.live); !roots.empty()) {
     std::vector<Value> values;
     for (Slot s : roots) values.push_back(r.slots[s].value);
@@ -183,7 +195,8 @@ int64_t saved_bytes(const Stage& stage) {
 
 Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc) {
   const auto start = std::chrono::steady_clock::now();
-  Event& e = open_event(kind, kind == EventKind::end ? "end" : "host read", loc);
+  const char* name = kind == EventKind::end ? "end" : kind == EventKind::host_read ? "host read" : "backward";
+  Event& e = open_event(kind, name, loc);
   e.live = live;
   e.operands = {read};
   auto stage = std::make_shared<Stage>();
@@ -191,12 +204,14 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);
-  const std::vector<Slot> roots = roots_of(*recorder_, live);
-  if (kind == EventKind::end && !roots.empty()) {
+  std::vector<Slot> roots;
+  if (kind == EventKind::end) roots = roots_of(*recorder_, live);
+  if (kind == EventKind::outer_backward) roots = {read};
+  if (!roots.empty()) {
     StageOptions options = trie_.options;
     for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
     stage->backward = std::make_shared<OuterBackward>(e.recorder, roots, options);
-    build_.saved_bytes = saved_bytes(*stage);
+    if (kind == EventKind::end) build_.saved_bytes = saved_bytes(*stage);
   }
   e.stage = std::move(stage);
   build_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -301,7 +316,40 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
   KILN_ASSERT(t.storage, "{}: the stage gave no memory to slot {}", what, t.slot);
 }
 
-/// Gives live results that can be differentiated their way back into the compiled graph.
+/// What this call leaves for a backward of the stage's roots.
+SavedCall Cursor::save_for(const OuterBackward& backward) const {
+  SavedCall saved;
+  const auto remember = [](const std::vector<ImplPtr>& from, const std::set<int>& which,
+                           std::vector<SavedMemory>& to) {
+    to.resize(from.size());
+    for (int i : which) {
+      const TensorImpl& t = *from[static_cast<size_t>(i)];
+      const ImplPtr memory = alias_without_history(t);
+      memory->name = t.name;
+      to[static_cast<size_t>(i)] = {memory, t.storage->version};
+    }
+  };
+  remember(carried_, backward.carried(), saved.carried);
+  remember(externals_, backward.externals(), saved.externals);
+  saved.scalars = scalars_;
+  for (const auto& [value, slot] : backward.hooked())
+    if (const ImplPtr t = impl_of(slot); t && t->hooks) saved.hooks[value] = t->hooks;
+  return saved;
+}
+
+/// Where gradients of `slots`, as the call found them, go on.
+std::vector<GradEdge> Cursor::edges_to(const std::vector<Slot>& slots) const {
+  std::vector<GradEdge> edges;
+  for (Slot s : slots) {
+    const ImplPtr t = impl_of(s);
+    edges.push_back(edge_to(Tensor(t)));
+    if (!edges.back().node) edges.back().leaf = t;
+  }
+  return edges;
+}
+
+/// Gives live results their place on the eager tape: views their base, and those that can be differentiated
+/// their way back into the compiled graph.
 void Cursor::attach_boundaries(const Stage& stage) {
   for (Slot s : stage.consumed) {
     const ImplPtr h = impl_of(s);
@@ -309,28 +357,27 @@ void Cursor::attach_boundaries(const Stage& stage) {
     h->grad_fn->loc = trie_.options.loc;
     h->grad_fn->released = true;
   }
-  if (!stage.backward) return;
-  auto saved = std::make_shared<SavedCall>();
-  saved->carried.resize(carried_.size());
-  for (int i : stage.backward->carried())
-    saved->carried[static_cast<size_t>(i)] = carried_[static_cast<size_t>(i)];
-  saved->externals = externals_;
-  for (const ImplPtr& x : externals_) saved->versions.push_back(x->storage->version);
-  saved->scalars = scalars_;
-  const std::vector<Slot>& roots = stage.backward->roots();
-  for (const auto& [value, slot] : stage.backward->hooked()) {
-    const ImplPtr t = impl_of(slot);
-    const bool elsewhere = std::find(roots.begin(), roots.end(), slot) != roots.end() ||
-                           std::find(externals_.begin(), externals_.end(), t) != externals_.end();
-    if (t && t->hooks && !t->hooks->empty() && !elsewhere) saved->hooked = describe(*t);
+  for (const LiveView& v : stage.views) {
+    const ImplPtr view = impl_of(v.view);
+    view->base = impl_of(v.base);
+    view->chain = v.chain;
+    view->rewritten = view->base->rewritten;
   }
-  auto boundary = std::make_shared<CallBoundary>(stage.backward, saved);
+  if (!stage.backward) return;
+  const std::vector<Slot>& roots = stage.backward->roots();
+  const std::vector<GradEdge> inputs = edges_to(stage.backward->inputs());
+  SavedCall saved = save_for(*stage.backward);
+  for (size_t i = 0; i < roots.size(); ++i) {  // hooks may be added later, and outlive the handle
+    const ImplPtr t = impl_of(roots[i]);
+    if (!t->hooks) t->hooks = std::make_shared<HookList>();
+    saved.hooks[stage.backward->root_value(static_cast<int>(i)).id] = t->hooks;
+  }
+  const auto boundary = std::make_shared<CallBoundary>(stage.backward, std::move(saved));
   for (size_t i = 0; i < roots.size(); ++i) {
     const ImplPtr t = impl_of(roots[i]);
-    // The gradient of what it held before the call still goes to its former history.
-    for (ImplPtr& x : saved->externals)
-      if (x == t) x = std::make_shared<TensorImpl>(*t);
-    boundary->attach(*t, static_cast<int>(i), trie_.options.loc);
+    t->grad_fn = boundary->result(*t, static_cast<int>(i), inputs, trie_.options.loc);
+    t->requires_grad = true;
+    t->is_leaf = false;
   }
 }
 

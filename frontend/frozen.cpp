@@ -48,7 +48,8 @@ std::vector<int> identities(const std::vector<Tensor>& tensors) {
 }
 
 bool supported(const Event& e) {
-  return e.kind != EventKind::hook && e.kind != EventKind::hook_end && e.kind != EventKind::host_read;
+  return e.kind != EventKind::hook && e.kind != EventKind::hook_end && e.kind != EventKind::host_read &&
+         e.kind != EventKind::outer_backward;
 }
 }  // namespace
 
@@ -97,7 +98,9 @@ void Cursor::freeze(const FrozenArgs& args, const FrozenResult& result) {
   std::map<Slot, Slot> grad_slots;  // external that was a leaf's gradient -> that leaf
   for (const Event* e : f->path) {
     KILN_CHECK(supported(*e), unsupported, "{}: a frozen callable cannot have {}", name,
-               e->kind == EventKind::host_read ? "host reads" : "hooks");
+               e->kind == EventKind::host_read        ? "host reads"
+               : e->kind == EventKind::outer_backward ? "a backward that leaves it"
+                                                      : "hooks");
     if (e->kind != EventKind::backward_end) continue;
     for (size_t i = 0; i < e->operands.size(); i += 2) {
       const Slot leaf = e->operands[i];

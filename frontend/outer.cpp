@@ -3,137 +3,196 @@
 
 #include <algorithm>
 
+#include "frontend/dispatch.h"
 #include "frontend/state.h"
 
 namespace kiln::detail {
+
+namespace {
+Sizes sizes_of(const Type& t) {
+  Sizes shape;
+  for (const Dim& d : t.shape) shape.push_back(d.value());
+  return shape;
+}
+}  // namespace
 
 OuterBackward::OuterBackward(std::shared_ptr<const Recorder> recorder, std::vector<Slot> roots,
                              const StageOptions& options)
     : recorder_(std::move(recorder)), roots_(std::move(roots)), options_(options) {
   for (Slot s : roots_) root_values_.push_back(recorder_->slots[s].value);
-  OuterGraph outer = outer_backward(*recorder_, root_values_);
-  for (const StageInput& in : cut(outer).inputs)
-    if (in.from == StageInput::From::carried) carried_.insert(in.index);
-}
-
-/// The program's graph: leaf gradients from root gradients and what was kept.
-Extracted OuterBackward::cut(OuterGraph& outer) const {
-  Recorder r = *recorder_;
-  r.graph = std::move(outer.graph);
-  r.graph.name = options_.name + "_backward";
+  for (size_t i = 0; i < roots_.size(); ++i) explore(static_cast<int>(i));
+  for (Reach& a : reach_)
+    for (size_t i = 0; i < reach_.size(); ++i)
+      if (&a == &reach_[i] || std::any_of(a.history.begin(), a.history.end(),
+                                          [&](int id) { return reach_[i].history.count(id) > 0; }))
+        a.related.push_back(static_cast<int>(i));
+  const OuterGraph outer = outer_backward(*recorder_, root_values_);
   std::vector<Value> wanted;
-  for (const auto& [slot, g] : outer.leaf_grads) wanted.push_back(g);
-  return extract(r, wanted, outer.grad_inputs);
+  for (const OuterStep& s : outer.steps) wanted.push_back(s.gradient);
+  Recorder r = *recorder_;
+  r.graph = outer.graph;
+  for (const StageInput& in : extract(r, wanted, outer.grad_inputs).inputs) {
+    if (in.from == StageInput::From::carried) carried_.insert(in.index);
+    if (in.from == StageInput::From::external) externals_.insert(in.index);
+  }
 }
 
-OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& with_grad) {
-  std::lock_guard lock(mutex_);
-  Variant& v = variants_[with_grad];
-  if (v.program) return v;
-  std::vector<Value> roots;
-  for (int i : with_grad) roots.push_back(root_values_[static_cast<size_t>(i)]);
-  OuterGraph outer = outer_backward(*recorder_, roots);
-  for (const auto& [slot, g] : outer.leaf_grads) {
-    v.leaves.push_back(slot);
-    v.leaf_types.push_back(outer.graph.type(g));
+/// Finds what a gradient of `root` flows through.
+void OuterBackward::explore(int root) {
+  const Recorder& r = *recorder_;
+  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
+  Reach reach;
+  std::set<int> seen;
+  std::vector<Value> stack{root_value(root)};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    if (!r.wants_grad(v) || !seen.insert(v.id).second) continue;
+    if (const Slot s = input_slot(r, v); s != kAbsent) {
+      const auto known = std::find(inputs_.begin(), inputs_.end(), s);
+      const auto number = static_cast<int>(known - inputs_.begin());
+      if (known == inputs_.end()) inputs_.push_back(s);
+      if (std::find(reach.inputs.begin(), reach.inputs.end(), number) == reach.inputs.end())
+        reach.inputs.push_back(number);
+      continue;
+    }
+    if (r.graph.producer(v) < 0) continue;
+    reach.history.insert(v.id);
+    for (Value in : tape[static_cast<size_t>(r.graph.producer(v))].in) stack.push_back(in);
   }
-  const Extracted x = cut(outer);
+  reach_.push_back(std::move(reach));
+}
+
+/// Builds the program that makes `wanted` from `known` values and what the call left.
+OuterBackward::Part OuterBackward::part(const OuterGraph& outer, const std::vector<Value>& known,
+                                        const std::vector<Value>& wanted) const {
+  Part p;
+  for (Value v : wanted) p.outputs.push_back(outer.graph.type(v));
+  if (wanted.empty()) return p;
+  Recorder r = *recorder_;
+  r.graph = outer.graph;
+  r.graph.name = options_.name + "_backward";
+  const Extracted x = extract(r, wanted, known);
   std::vector<Sizes> strides;
   for (size_t i = 0; i < x.inputs.size(); ++i) {
-    Sizes shape;
-    for (const Dim& d : x.graph.type(x.graph.inputs[i].value).shape) shape.push_back(d.value());
     const bool external = x.inputs[i].from == StageInput::From::external;
     strides.push_back(external ? options_.external_strides.at(static_cast<size_t>(x.inputs[i].index))
-                               : contiguous_strides(shape));
+                               : contiguous_strides(sizes_of(x.graph.type(x.graph.inputs[i].value))));
   }
-  v.inputs = x.inputs;
+  p.inputs = x.inputs;
   BuildRecord record;
-  v.program = build_program(x.graph, strides, options_, record);
-  return v;
+  p.program = build_program(x.graph, strides, options_, record);
+  return p;
 }
 
-std::vector<std::pair<ImplPtr, Tensor>> OuterBackward::run(const SavedCall& call, const BoundaryGrads& grads,
-                                                           SourceLoc loc) {
-  std::map<int, Tensor> by_root;
-  for (const auto& [root, g] : grads) {
-    Tensor& slot = by_root[root];
-    slot = slot.defined() ? slot + g : g;
+const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& with_grad,
+                                                     const std::set<int>& hooked) {
+  std::lock_guard lock(mutex_);
+  Variant& v = variants_[{with_grad, hooked}];
+  if (!v.empty()) return v;
+  std::vector<Value> roots;
+  for (int i : with_grad) roots.push_back(root_value(i));
+  const OuterGraph outer = outer_backward(*recorder_, roots, hooked);
+  std::vector<Value> known = outer.grad_inputs;  // by number of the result
+  const auto number = [&](Value g) {
+    return static_cast<int>(std::find(known.begin(), known.end(), g) - known.begin());
+  };
+  Variant parts;
+  auto step = outer.steps.begin();
+  for (const std::vector<Value>& wanted : results_of_parts(outer, recorder_->graph.nodes.size())) {
+    Part p = part(outer, known, wanted);
+    known.insert(known.end(), wanted.begin(), wanted.end());
+    for (bool hooks = false; step != outer.steps.end() && !hooks; ++step) {
+      hooks = step->hooked.valid();
+      const auto input = std::find(inputs_.begin(), inputs_.end(), step->input);
+      p.actions.push_back({number(step->gradient), hooks ? -1 : static_cast<int>(input - inputs_.begin()),
+                           hooks ? step->hooked.id : -1});
+      if (hooks) known.push_back(step->replaced);
+    }
+    parts.push_back(std::move(p));
   }
-  std::vector<int> with_grad;
-  std::vector<Tensor> gradients;
-  for (const auto& [root, g] : by_root) {
-    with_grad.push_back(root);
-    gradients.push_back(g.contiguous());
-  }
-  Variant& v = variant(with_grad);
-  std::vector<uint64_t> scalars = call.scalars;
-  std::vector<HostTensor> inputs, outputs;
-  for (const StageInput& in : v.inputs) {
+  return v = std::move(parts);
+}
+
+std::vector<HostTensor> OuterBackward::part_inputs(const Part& part, const SavedCall& call,
+                                                   std::vector<uint64_t>& scalars,
+                                                   const std::vector<Tensor>& results, SourceLoc loc) {
+  std::vector<HostTensor> inputs;
+  const auto saved = [&](const SavedMemory& m, const char* verb) {
+    KILN_CHECK(m.tensor->storage->version == m.version, invalid,
+               "backward ({}): {} was changed in place after the compiled forward {} it (clone it first)",
+               loc.str(), describe(*m.tensor), verb);
+    inputs.push_back(host_of(*m.tensor));
+  };
+  for (const StageInput& in : part.inputs) {
     const auto i = static_cast<size_t>(in.index);
     switch (in.from) {
       case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars[i], {}, {}}, nullptr}); break;
-      case StageInput::From::carried: inputs.push_back(host_of(*call.carried[i])); break;
-      case StageInput::From::gradient: inputs.push_back(host_of(*gradients[i].impl())); break;
-      case StageInput::From::external: {
-        const TensorImpl& x = *call.externals[i];
-        KILN_CHECK(
-            x.storage->version == call.versions[i], invalid,
-            "backward ({}): {} was changed in place after the compiled forward read it (clone it first)",
-            loc.str(), describe(x));
-        inputs.push_back(host_of(x));
-        break;
-      }
+      case StageInput::From::carried: saved(call.carried[i], "made"); break;
+      case StageInput::From::external: saved(call.externals[i], "read"); break;
+      case StageInput::From::gradient: inputs.push_back(host_of(*results[i].impl())); break;
     }
   }
-  std::vector<std::pair<ImplPtr, Tensor>> result;
-  for (size_t i = 0; i < v.leaves.size(); ++i) {
-    const auto at = std::find(recorder_->externals.begin(), recorder_->externals.end(), v.leaves[i]);
-    KILN_ASSERT(at != recorder_->externals.end(), "leaf slot {} is no external", v.leaves[i]);
-    Sizes shape;
-    for (const Dim& d : v.leaf_types[i].shape) shape.push_back(d.value());
-    const ImplPtr out = make_impl(v.leaf_types[i].dtype, shape);
-    outputs.push_back(host_of(*out));
-    result.emplace_back(call.externals[static_cast<size_t>(at - recorder_->externals.begin())], Tensor(out));
-  }
-  v.program->run(inputs, outputs);
-  return result;
+  return inputs;
 }
 
-void CallBoundary::attach(TensorImpl& t, int root, SourceLoc loc) {
+void OuterBackward::run(const SavedCall& call, const BoundaryGrads& grads, const GradBoundary::Give& give,
+                        SourceLoc loc) {
+  std::vector<int> with_grad;
+  std::vector<Tensor> results;
+  std::vector<uint64_t> scalars = call.scalars;
+  for (const auto& [root, g] : grads) {
+    with_grad.push_back(root);
+    results.push_back(g.contiguous());
+  }
+  std::set<int> hooked;
+  for (const auto& [value, hooks] : call.hooks)
+    if (!hooks->empty()) hooked.insert(value);
+  for (const Part& part : variant(with_grad, hooked)) {
+    std::vector<HostTensor> outputs;
+    for (const Type& t : part.outputs) {
+      results.emplace_back(make_impl(t.dtype, sizes_of(t)));
+      outputs.push_back(host_of(*results.back().impl()));
+    }
+    if (part.program) part.program->run(part_inputs(part, call, scalars, results, loc), outputs);
+    for (const Part::Action& a : part.actions) {
+      const Tensor g = results[static_cast<size_t>(a.result)];
+      if (a.hooked < 0) give(a.input, g);
+      else results.push_back(run_hooks(*call.hooks.at(a.hooked), g).contiguous());
+    }
+  }
+}
+
+CallBoundary::CallBoundary(std::shared_ptr<OuterBackward> outer, SavedCall call)
+    : outer_(std::move(outer)),
+      call_(std::make_shared<SavedCall>(std::move(call))),
+      consumed_(outer_->roots().size(), false) {}
+
+std::shared_ptr<GradNode> CallBoundary::result(const TensorImpl& t, int root,
+                                               const std::vector<GradEdge>& inputs, SourceLoc loc) {
   auto node = std::make_shared<GradNode>();
-  node->op = op("reshape");
+  node->sequence = next_on_tape();
   node->loc = loc;
   node->saved_output = alias_without_history(t);
   node->output_version = t.storage->version;
   node->boundary = shared_from_this();
   node->boundary_output = root;
+  node->boundary_inputs = outer_->inputs_of(root);
+  for (int i : node->boundary_inputs) node->inputs.push_back(inputs[static_cast<size_t>(i)]);
   node->hooks = t.hooks;
-  t.grad_fn = std::move(node);
-  t.requires_grad = true;
-  t.is_leaf = false;
+  return node;
 }
 
-void CallBoundary::backward(const BoundaryGrads& grads, bool retain_graph, SourceLoc loc) {
-  KILN_CHECK(call_, invalid,
-             "backward ({}): the compiled forward was already consumed by a backward (pass retain_graph=true "
-             "to the first)",
-             loc.str());
-  KILN_CHECK(call_->hooked.empty(), unsupported,
-             "backward ({}): {}, made inside a compiled callable, has a hook (call backward inside it, or "
-             "return that tensor)",
-             loc.str(), call_->hooked);
-  const std::shared_ptr<SavedCall> call = call_;
-  if (!retain_graph) call_.reset();
-  std::vector<std::pair<ImplPtr, Tensor>> leaves;
-  for (auto& [leaf, g] : outer_->run(*call, grads, loc)) {
-    if (leaf->grad_fn) {
-      eager_backward(Tensor(leaf), g, retain_graph, loc);  // runs its hooks
-      continue;
-    }
-    if (leaf->hooks) g = run_hooks(*leaf->hooks, g);
-    leaves.emplace_back(leaf, std::move(g));
-  }
-  accumulate_grads(std::move(leaves));
+void CallBoundary::backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) {
+  KILN_ASSERT(call_, "a compiled forward without memory is differentiated");
+  const std::shared_ptr<const SavedCall> call = call_;  // a hook may consume it
+  outer_->run(*call, grads, give, loc);
+}
+
+void CallBoundary::consume(const std::vector<int>& outputs) {
+  for (int i : outputs)
+    for (int other : outer_->related(i)) consumed_[static_cast<size_t>(other)] = true;
+  if (std::find(consumed_.begin(), consumed_.end(), false) == consumed_.end()) call_.reset();
 }
 
 }  // namespace kiln::detail

@@ -13,61 +13,94 @@
 
 namespace kiln::detail {
 
-/// Saved by one call: carried buffers and externals with their versions, and the run-time scalars.
+/// Memory that a call leaves for a backward, and the version that it has then.
+struct SavedMemory {
+  ImplPtr tensor;  ///< without history; null: no backward reads it
+  uint32_t version = 0;
+};
+
+/// Left by one call, for all backwards from its results.
 struct SavedCall {
-  std::vector<ImplPtr> carried, externals;
-  std::vector<uint32_t> versions;
+  std::vector<SavedMemory> carried, externals;
   std::vector<uint64_t> scalars;
-  std::string hooked;  ///< text of an intermediate value that has hooks, if any
+  std::map<int, std::shared_ptr<HookList>> hooks;  ///< value of the path -> hooks that see its gradient
 };
 
 class OuterBackward {
  public:
-  /// `recorder` is the state at the end of the path; `roots` the live slots that can be differentiated.
+  /// `recorder` is the state at the end of the path; `roots` the slots that can be differentiated.
   OuterBackward(std::shared_ptr<const Recorder> recorder, std::vector<Slot> roots,
                 const StageOptions& options);
 
   const std::vector<Slot>& roots() const { return roots_; }
-  /// Carried buffers that a backward of any roots may read.
-  const std::set<int>& carried() const { return carried_; }
-  /// Slots of the path whose values had hooks when it was recorded.
+  Value root_value(int root) const { return root_values_[static_cast<size_t>(root)]; }
+  /// Slots that may receive a gradient: leaves, and externals with a history.
+  const std::vector<Slot>& inputs() const { return inputs_; }
+  /// Numbers of the inputs that root `root` depends on.
+  const std::vector<int>& inputs_of(int root) const { return reach_[static_cast<size_t>(root)].inputs; }
+  /// Roots that share history with `root`, itself included.
+  const std::vector<int>& related(int root) const { return reach_[static_cast<size_t>(root)].related; }
+  /// Values with hooks, and the slots that have them.
   const std::map<int, Slot>& hooked() const { return recorder_->hooked; }
+  /// Carried buffers and externals that a backward of any roots may read.
+  const std::set<int>& carried() const { return carried_; }
+  const std::set<int>& externals() const { return externals_; }
   /// Runs the backward for the given root gradients. Threads: any.
-  std::vector<std::pair<ImplPtr, Tensor>> run(const SavedCall& call, const BoundaryGrads& grads,
-                                              SourceLoc loc);
+  void run(const SavedCall& call, const BoundaryGrads& grads, const GradBoundary::Give& give, SourceLoc loc);
 
  private:
-  struct Variant {
-    std::vector<StageInput> inputs;
-    std::vector<int> grad_of_input;  ///< root number when the input is a gradient, else -1
-    std::vector<Slot> leaves;
-    std::vector<Type> leaf_types;
-    std::unique_ptr<Program> program;
+  /// What root gradients flow through.
+  struct Reach {
+    std::set<int> history;  ///< values with a producer
+    std::vector<int> inputs, related;
   };
-  Variant& variant(const std::vector<int>& with_grad);
-  Extracted cut(OuterGraph& outer) const;
+  /// A program, and what is done with its results. All results and gradients of a run are numbered.
+  struct Part {
+    struct Action {
+      int result = -1, input = -1;  ///< gives a result to an input, or
+      int hooked = -1;  ///< calls the hooks of this value on it: what they return is the next result
+    };
+    std::vector<StageInput> inputs;
+    std::vector<Type> outputs;
+    std::unique_ptr<Program> program;  ///< null: there is nothing to compute
+    std::vector<Action> actions;
+  };
+  using Variant = std::vector<Part>;
+
+  void explore(int root);
+  const Variant& variant(const std::vector<int>& with_grad, const std::set<int>& hooked);
+  Part part(const OuterGraph& outer, const std::vector<Value>& known, const std::vector<Value>& wanted) const;
+  static std::vector<HostTensor> part_inputs(const Part& part, const SavedCall& call,
+                                             std::vector<uint64_t>& scalars,
+                                             const std::vector<Tensor>& results, SourceLoc loc);
 
   std::shared_ptr<const Recorder> recorder_;
-  std::vector<Slot> roots_;
+  std::vector<Slot> roots_, inputs_;
   std::vector<Value> root_values_;
-  std::set<int> carried_;
+  std::vector<Reach> reach_;  ///< per root
+  std::set<int> carried_, externals_;
   StageOptions options_;
   std::mutex mutex_;
-  std::map<std::vector<int>, Variant> variants_;
+  std::map<std::pair<std::vector<int>, std::set<int>>, Variant> variants_;
 };
 
 /// What one call leaves behind, shared by all tensors it returned.
 class CallBoundary : public GradBoundary, public std::enable_shared_from_this<CallBoundary> {
  public:
-  CallBoundary(std::shared_ptr<OuterBackward> outer, std::shared_ptr<SavedCall> call)
-      : outer_(std::move(outer)), call_(std::move(call)) {}
-  /// Makes `t` (root number `root`) differentiable through this boundary.
-  void attach(TensorImpl& t, int root, SourceLoc loc);
-  void backward(const BoundaryGrads& grads, bool retain_graph, SourceLoc loc) override;
+  CallBoundary(std::shared_ptr<OuterBackward> outer, SavedCall call);
+  /// The tape's node of result `root`, which is as `t`; `inputs` are the operands that stand for
+  /// outer->inputs().
+  std::shared_ptr<GradNode> result(const TensorImpl& t, int root, const std::vector<GradEdge>& inputs,
+                                   SourceLoc loc);
+
+  void backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) override;
+  void consume(const std::vector<int>& outputs) override;
+  bool consumed(int output) const override { return consumed_[static_cast<size_t>(output)]; }
 
  private:
   std::shared_ptr<OuterBackward> outer_;
-  std::shared_ptr<SavedCall> call_;  ///< gone once consumed
+  std::shared_ptr<const SavedCall> call_;  ///< gone when nothing can be differentiated any more
+  std::vector<bool> consumed_;             ///< per root
 };
 
 }  // namespace kiln::detail

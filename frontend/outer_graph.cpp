@@ -51,7 +51,7 @@ Division divide(const OuterGraph& outer, int path_values) {
     if (v.id < path_values) d.saved.insert(v.id);
     if (by_later && !later[i]) read[i] = true;
   };
-  for (const auto& [slot, v] : outer.leaf_grads) use(v, true);
+  for (const OuterStep& step : outer.steps) use(step.gradient, true);
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = g.nodes[i];
     if (n.out.id < path_values || !needed[static_cast<size_t>(n.out.id)]) continue;
@@ -103,7 +103,13 @@ Value graft(Recorder& r, const Graph& joint, Value v, std::unordered_map<int, Va
 
 }  // namespace
 
-OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
+Slot input_slot(const Recorder& r, Value v) {
+  if (const auto leaf = r.leaf_values.find(v.id); leaf != r.leaf_values.end()) return leaf->second;
+  const auto external = std::find(r.external_inputs.begin(), r.external_inputs.end(), v);
+  return external == r.external_inputs.end() ? kAbsent : r.externals[external - r.external_inputs.begin()];
+}
+
+OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const std::set<int>& hooked) {
   OuterGraph out;
   out.graph = r.graph;
   out.graph.outputs.clear();
@@ -120,18 +126,66 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots) {
     out.grad_inputs.push_back(g);
     request.seeds.emplace_back(root, g);
   }
-  for (const auto& [v, g] : differentiate(b, request)) {
-    const auto leaf = r.leaf_values.find(v.id);
-    const auto external = std::find(r.external_inputs.begin(), r.external_inputs.end(), v);
-    Slot slot = kAbsent;
-    if (leaf != r.leaf_values.end()) slot = leaf->second;
-    else if (external != r.external_inputs.end()) slot = r.externals[external - r.external_inputs.begin()];
-    if (slot == kAbsent) continue;
-    const auto known =
-        std::find_if(out.leaf_grads.begin(), out.leaf_grads.end(), [&](auto& p) { return p.first == slot; });
-    if (known == out.leaf_grads.end()) out.leaf_grads.emplace_back(slot, g);
-    else known->second = b.emit(op("add"), {known->second, g});
+  request.on_grad = [&](Value v, Value g) {
+    OuterStep step{g, input_slot(r, v), {}, {}, 0};
+    if (step.input != kAbsent) {
+      // A slot may have had several values; what it gets is the sum.
+      const auto former = std::find_if(out.steps.begin(), out.steps.end(),
+                                       [&](const OuterStep& s) { return s.input == step.input; });
+      if (former != out.steps.end()) {
+        step.gradient = b.emit(op("add"), {former->gradient, g});
+        out.steps.erase(former);
+      }
+    } else if (hooked.count(v.id)) {
+      step.hooked = v;
+      step.replaced = out.graph.add_input(r.graph.type(v), InputKind::arg, "grad");
+    } else {
+      return g;
+    }
+    step.nodes = out.graph.nodes.size();
+    out.steps.push_back(step);
+    return step.replaced.valid() ? step.replaced : g;
+  };
+  differentiate(b, request);
+  return out;
+}
+
+std::vector<std::vector<Value>> results_of_parts(const OuterGraph& outer, size_t path_nodes) {
+  const Graph& g = outer.graph;
+  std::vector<int> part_of(static_cast<size_t>(g.value_count()), -1);  // -1: of the path, or given
+  std::vector<size_t> ends;
+  for (const OuterStep& s : outer.steps)
+    if (s.hooked.valid()) ends.push_back(s.nodes);
+  int part = 0;
+  for (size_t i = path_nodes; i < g.nodes.size(); ++i) {
+    while (static_cast<size_t>(part) < ends.size() && i >= ends[static_cast<size_t>(part)]) ++part;
+    part_of[static_cast<size_t>(g.nodes[i].out.id)] = part;
   }
+  std::vector<std::set<int>> results(ends.size() + 1);
+  std::vector<bool> needed(part_of.size(), false), given = needed;
+  for (Value v : outer.grad_inputs) given[static_cast<size_t>(v.id)] = true;
+  for (const OuterStep& s : outer.steps)
+    if (s.hooked.valid()) given[static_cast<size_t>(s.replaced.id)] = true;
+  part = 0;
+  for (const OuterStep& s : outer.steps) {
+    const auto v = static_cast<size_t>(s.gradient.id);
+    needed[v] = true;
+    if (!given[v]) results[static_cast<size_t>(part_of[v] < 0 ? part : part_of[v])].insert(s.gradient.id);
+    if (s.hooked.valid()) ++part;
+  }
+  for (size_t i = g.nodes.size(); i-- > path_nodes;) {
+    const Node& n = g.nodes[i];
+    if (!needed[static_cast<size_t>(n.out.id)]) continue;
+    for (Value v : n.in) {
+      const int made = part_of[static_cast<size_t>(v.id)];
+      needed[static_cast<size_t>(v.id)] = true;
+      if (made >= 0 && made < part_of[static_cast<size_t>(n.out.id)])
+        results[static_cast<size_t>(made)].insert(v.id);
+    }
+  }
+  std::vector<std::vector<Value>> out(results.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    for (int id : results[i]) out[i].push_back({id});
   return out;
 }
 

@@ -11,14 +11,32 @@
 
 namespace kiln::detail {
 
+/// What happens when a gradient is complete, in the order of an eager walk.
+struct OuterStep {
+  Value gradient;
+  Slot input = kAbsent;  ///< the slot that receives it, a leaf or an external; or
+  Value hooked;          ///< the value whose hooks see it, and
+  Value replaced;        ///< the graph input that takes its place
+  size_t nodes = 0;      ///< of the graph, when this happens
+};
+
 /// The path's graph with the derivative of `roots` appended. Nodes that the path already has are not
 /// repeated.
 struct OuterGraph {
   Graph graph;
-  std::vector<Value> grad_inputs;                  ///< gradient of each root
-  std::vector<std::pair<Slot, Value>> leaf_grads;  ///< external slots that receive a gradient
+  std::vector<Value> grad_inputs;  ///< gradient of each root
+  std::vector<OuterStep> steps;
 };
-OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots);
+/// The slot that stands for value `v` outside the path: a leaf, or an external as the call found it; or
+/// kAbsent.
+Slot input_slot(const Recorder& r, Value v);
+/// The backward stops at values of `hooked`: their gradient is a result, and what replaces it an input.
+/// Throws: unsupported, "backward through <op> (file:line): it has no derivative".
+OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const std::set<int>& hooked = {});
+
+/// What each part of the backward between two calls of hooks gives: gradients, and values that later parts
+/// read.
+std::vector<std::vector<Value>> results_of_parts(const OuterGraph& outer, size_t path_nodes);
 
 /// Values of the path that the stage being ended must keep so that the backward of `roots` can run later:
 /// a minimum cut, and where that runs through a derivative, nodes added to the path. `live` are values in

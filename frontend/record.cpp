@@ -16,14 +16,15 @@ const Event* recorded_below(const Event* e) {
 }
 
 const Event* last_run(const Event* e) {
-  while (e && e->kind != EventKind::host_read) e = e->parent;
+  while (e && e->kind != EventKind::host_read && e->kind != EventKind::outer_backward) e = e->parent;
   return e;
 }
 
 std::string event_text(const Event& e) {
   switch (e.kind) {
     case EventKind::call: return fmt::format("`{}`", e.name);
-    case EventKind::backward: return "`backward`";
+    case EventKind::backward:
+    case EventKind::outer_backward: return "`backward`";
     case EventKind::host_read: return "a host read";
     case EventKind::end: return "the end of the call";
     default: return "a hook";
@@ -59,8 +60,8 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc) {
   recorder_->consumed.clear();
   bool ended = false;  // a backward that is still calling hooks has consumed nothing
   for (const Event* e = at_; e; e = e->parent) {
-    ended = ended || e->kind == EventKind::backward_end;
-    if (e->kind != EventKind::backward) continue;
+    ended = ended || e->kind == EventKind::backward_end || e->kind == EventKind::outer_backward;
+    if (e->kind != EventKind::backward && e->kind != EventKind::outer_backward) continue;
     if (ended && !e->ints[0]) recorder_->consume({static_cast<int32_t>(e->ints[1])});
     ended = false;
   }

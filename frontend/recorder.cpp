@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slot table of a recorded path: functional contents, views that follow writes to their base, rollback.
 // Also the arithmetic of views that it shares with the eager tape.
+#include <set>
+
 #include "frontend/trace.h"
 #include "frontend/views.h"
 
@@ -43,13 +45,30 @@ void Recorder::consume(Value root) {
     const Value v = stack.back();
     stack.pop_back();
     const int node = graph.producer(v);
-    if (node < 0 || consumed[static_cast<size_t>(v.id)] || !wants_grad(v)) continue;
+    if (node < 0 || consumed[static_cast<size_t>(v.id)] || !has_history(v)) continue;
     consumed[static_cast<size_t>(v.id)] = true;
     const auto h = histories.find(v.id);
     if (h != histories.end()) stack.push_back(h->second);
     else
       for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
   }
+}
+
+bool Recorder::reaches_consumed(Value root) const {
+  std::set<int> seen;
+  std::vector<Value> stack{root};
+  while (!stack.empty()) {
+    const Value v = stack.back();
+    stack.pop_back();
+    const int node = graph.producer(v);
+    if (node < 0 || !has_history(v) || !seen.insert(v.id).second) continue;
+    if (is_consumed(v)) return true;
+    const auto h = histories.find(v.id);
+    if (h != histories.end()) stack.push_back(h->second);
+    else
+      for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
+  }
+  return false;
 }
 
 void Recorder::mark_grad(Value v, bool on) {
@@ -115,12 +134,10 @@ std::vector<TapeEntry> Recorder::tape(std::span<const Node> nodes) const {
   return entries;
 }
 
-namespace {
-/// The view ops that lead from `from`, itself a view or a base, to `view`.
-ViewChain chain_between(const SlotInfo& from, const SlotInfo& view) {
+ViewChain Recorder::chain_to(Slot s) const {
+  const SlotInfo &from = slots[history_of(s)], &view = slots[s];
   return {view.chain.begin() + static_cast<ptrdiff_t>(from.chain.size()), view.chain.end()};
 }
-}  // namespace
 
 Value Recorder::read(Slot s, const Origin& origin) {
   const Slot memory = memory_of(s), history = history_of(s);
@@ -130,7 +147,7 @@ Value Recorder::read(Slot s, const Origin& origin) {
   const Value source = history == s ? slots[memory].value : read(history, origin);
   SlotInfo fresh = slots[s];
   const int first = graph.value_count();
-  Value shown = forward_view(b, source, history == s ? fresh.chain : chain_between(slots[history], fresh));
+  Value shown = forward_view(b, source, history == s ? fresh.chain : chain_to(s));
   mark_from(first);
   fresh.value = history == s ? with_history(shown, fresh.value, origin) : shown;
   fresh.version = slots[memory].version;
@@ -149,7 +166,7 @@ void Recorder::write(Slot s, Value v, bool grad, const Origin& origin) {
   const int first = graph.value_count();
   if (tracked && history != memory) {
     SlotInfo own = slots[history];
-    own.value = backward_view(b, owner, chain_between(own, slots[s]), 0, v);
+    own.value = backward_view(b, owner, chain_to(s), 0, v);
     mark_from(first);
     own.requires_grad = wants_grad(own.value);
     own.leaf = !own.requires_grad;

@@ -45,8 +45,10 @@ class Extractor {
   }
 
  private:
-  /// Computed by an earlier stage and still in memory.
-  bool held(Value v) const { return r_.exported.count(v.id) || r_.in_memory.count(v.id); }
+  /// Computed by an earlier stage and still in memory, or given.
+  bool held(Value v) const {
+    return r_.exported.count(v.id) || r_.in_memory.count(v.id) || gradient_of_.count(v.id);
+  }
 
   void add_input(Value v) {
     StageInput in;

@@ -67,12 +67,19 @@ struct LiveMemory {
   int external = -1, carried = -1;
 };
 
+/// A live view of something that outlives the call as well: writes to either reach the other's history.
+struct LiveView {
+  Slot view = kAbsent, base = kAbsent;
+  ViewChain chain;
+};
+
 class OuterBackward;
 
 struct Stage {
   std::vector<StageInput> inputs;
   std::vector<StageOutput> outputs;
   std::vector<LiveMemory> live;
+  std::vector<LiveView> views;  ///< at the end of a call
   std::vector<ValueCheck> checks;
   std::unique_ptr<Program> program;
   std::vector<Slot> consumed;               ///< live results whose history a backward has used up

@@ -17,6 +17,7 @@ struct ScopeEntry {
 
 struct State {
   Cursor* cursor = nullptr;  ///< following or recording; null: eager
+  Cursor* aside = nullptr;   ///< the same while a backward that is no part of its trace runs
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
 
@@ -58,12 +59,17 @@ void refresh_view(TensorImpl& t);
 Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs);
 void eager_assign(const Tensor& target, const Tensor& value);
 void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+/// The same from a node of the tape, whose result is as `like`. Inside a compiled callable hooks and the
+/// leaves' gradients belong to its trace, all else does not.
+void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
+                   bool retain_graph, SourceLoc loc);
+/// Where `t` stands on the tape, as an operand.
+GradEdge edge_to(const Tensor& t);
+/// The next place on the tape of any thread.
+uint64_t next_on_tape();
 
 /// Calls hooks in order. Throws: invalid, when one returns a gradient of another type.
 Tensor run_hooks(const HookList& hooks, Tensor gradient);
-
-/// Gives each leaf its gradient: sets or adds in place. Pairs are (leaf, gradient).
-void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads);
 
 /// Makes pending data real: runs the open trace up to here. No-op for materialised tensors.
 /// Throws: invalid, under full_graph, or when the value belongs to another thread or was dropped.

@@ -191,8 +191,7 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
              "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(),
              type_str());
   detail::Cursor* c = detail::state().cursor;
-  if (c && c->owns(*impl_)) return c->backward(*this, gradient, retain_graph, loc);
-  detail::SuspendTrace eager;
+  if (c && c->knows(*impl_)) return c->backward(*this, gradient, retain_graph, loc);
   detail::eager_backward(*this, gradient, retain_graph, loc);
 }
 

@@ -50,6 +50,7 @@ enum class EventKind : uint8_t {
   hook_end,      ///< operands: what the hook returned
   backward_end,  ///< operands: (leaf, its former gradient) pairs; results: the new gradients
   host_read,
+  outer_backward,  ///< a backward that leaves the trace: runs up to here, then by the tape; operands: root
   end,
 };
 
@@ -72,9 +73,9 @@ struct Event {
   std::vector<Binding> bindings;
   std::vector<EventResult> results;
   std::vector<std::pair<Slot, bool>> flags;  ///< in-place writes: slots whose requires_grad this event sets
-  std::vector<Slot> live;                    ///< host_read and end: slots that somebody else holds
-  std::shared_ptr<Stage> stage;              ///< host_read and end
-  std::shared_ptr<const Recorder> recorder;  ///< state of the path just after this event; host_read and end
+  std::vector<Slot> live;                    ///< events that run a stage: slots that somebody else holds
+  std::shared_ptr<Stage> stage;              ///< events that run one, like live
+  std::shared_ptr<const Recorder> recorder;  ///< the same: state of the path just after this event
 
   // Marks for rolling a recorder back to just after this event.
   int value_count = 0, slot_count = 0;
@@ -148,6 +149,8 @@ struct Recorder {
   /// `data` with the history of `history` (invalid: with none).
   Value with_history(Value data, Value history, const Origin& origin);
   Slot memory_of(Slot s) const { return slots[s].base == kAbsent ? s : slots[s].base; }
+  /// The view ops that lead from what `s` follows in history to `s`.
+  ViewChain chain_to(Slot s) const;
   Slot history_of(Slot s) const { return slots[s].history == kAbsent ? s : slots[s].history; }
   /// Entries for a backward over `nodes`, the first ones of the graph.
   std::vector<TapeEntry> tape(std::span<const Node> nodes) const;
@@ -155,8 +158,11 @@ struct Recorder {
   /// After a backward from `root` without retain_graph: nothing it came from can be differentiated again.
   void consume(Value root);
   bool is_consumed(Value v) const { return v.id < static_cast<int>(consumed.size()) && consumed[v.id]; }
+  /// Whether a part of what `root` came from is used up.
+  bool reaches_consumed(Value root) const;
   /// Marks the nodes from value `first_value` on: a gradient flows where one flows through an operand.
   void mark_from(int first_value);
+  bool has_history(Value v) const { return wants_grad(v) && !leaf_values.count(v.id); }
   bool wants_grad(Value v) const { return v.id < static_cast<int>(value_grad.size()) && value_grad[v.id]; }
 };
 
