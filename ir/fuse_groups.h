@@ -93,6 +93,8 @@ std::vector<OperandRead> point_reads(const Graph& g, const Node& n, const Access
 
 /// Per value: whether groups that cannot share it should each compute it: little work from one leaf to load.
 std::vector<bool> worth_recomputing(const Graph& g);
+/// Per value: whether all its elements are one number, known when the kernel starts or computed before.
+std::vector<bool> one_number(const Graph& g);
 
 // --- fuse_merge.cpp ---
 

@@ -53,7 +53,6 @@ namespace {
 bool is_empty(const Type& t) {
   return std::any_of(t.shape.begin(), t.shape.end(), [](const Dim& d) { return d.is(0); });
 }
-bool is_single(const Type& t) { return numel(t.shape).is(1); }
 
 void each_access(Group& g, const std::function<void(Access&)>& f) {
   for (auto& [v, list] : g.reads)
@@ -67,7 +66,8 @@ void each_index(Access& a, const std::function<void(Index&)>& f) {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& g, const FuseOptions& o) : g_(g), o_(o), cheap_(worth_recomputing(g)) {
+  Partitioner(const Graph& g, const FuseOptions& o)
+      : g_(g), o_(o), cheap_(worth_recomputing(g)), one_number_(one_number(g)) {
     p_.values.resize(g.value_count());
     hard_.resize(g.value_count());
     wanted_.assign(g.value_count(), false);
@@ -77,8 +77,7 @@ class Partitioner {
   Partition run() {
     place_outputs();
     for (size_t i = g_.nodes.size(); i-- > 0;) visit(static_cast<int>(i));
-    for (const GraphInput& in : g_.inputs)
-      if (!is_single(g_.type(in.value))) merge_users(in.value.id);
+    for (const GraphInput& in : g_.inputs) merge_users(in.value.id);
     compact();
     return std::move(p_);
   }
@@ -243,7 +242,7 @@ class Partitioner {
   void visit_elementwise(const Node& n) {
     const int v = n.out.id;
     const bool cheap = cheap_[v];
-    if (!n.in.empty() && !is_single(g_.type(n.out))) merge_users(v);
+    if (!n.in.empty()) merge_users(v);
     if (must_store(v) || (!o_.fuse && !n.in.empty())) return materialize(n);
     const std::vector<int> s = users(v);
     bool inside = cheap || (s.size() == 1 && group(s[0]).reads[v].size() == 1);
@@ -502,9 +501,10 @@ class Partitioner {
 
   // --- merging groups ---
 
-  /// Merges the groups that read v over the same domain.
+  /// Merges the groups that read v over the same domain. Not for one number: nothing is loaded twice, and
+  /// the updates of parameters of one shape would wait for each other and keep all their gradients alive.
   void merge_users(int v) {
-    if (!o_.fuse || is_single(g_.type(Value{v}))) return;
+    if (!o_.fuse || one_number_[v]) return;
     std::vector<int> s = users(v);
     if (s.size() < 2 || s.size() > 64) return;
     for (size_t i = 0; i < s.size(); ++i)
@@ -548,7 +548,7 @@ class Partitioner {
 
   const Graph& g_;
   const FuseOptions& o_;
-  std::vector<bool> cheap_;
+  std::vector<bool> cheap_, one_number_;
   Partition p_;
   std::vector<std::vector<int>> hard_;  // per value: opaque steps that read it from memory
   std::vector<bool> wanted_;            // per value: is an output

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to compute again where it is read instead of storing it. Looks at the graph alone, before there are
-// groups.
+// What the graph alone says, before there are groups: which values to compute again where they are read
+// instead of storing them, and which are one number throughout.
+#include <algorithm>
 #include <set>
 
 #include "ir/fuse_groups.h"
@@ -68,8 +69,27 @@ class RecomputeRule {
   std::vector<bool> cheap_;
 };
 
+/// Whether elements of n.out differ by their place alone, whatever its operands hold.
+bool depends_on_place(const Node& n) {
+  const OpDef& d = def(n.op);
+  if (d.kind == OpKind::elementwise)
+    return d.body.find("{index}") != std::string_view::npos ||
+           d.body.find("{flat}") != std::string_view::npos;
+  return d.kind == OpKind::scatter || n.op == op("pad") || n.op == op("cat");
+}
+
 }  // namespace
 
 std::vector<bool> worth_recomputing(const Graph& g) { return RecomputeRule(g).take(); }
+
+std::vector<bool> one_number(const Graph& g) {
+  std::vector<bool> one(static_cast<size_t>(g.value_count()));
+  for (const GraphInput& in : g.inputs) one[in.value.id] = is_single(g.type(in.value));
+  for (const Node& n : g.nodes)
+    one[n.out.id] =
+        is_single(g.type(n.out)) ||
+        (!depends_on_place(n) && std::all_of(n.in.begin(), n.in.end(), [&](Value v) { return one[v.id]; }));
+  return one;
+}
 
 }  // namespace kiln::detail

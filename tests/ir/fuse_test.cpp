@@ -161,6 +161,53 @@ TEST(Fuse, WorkAcrossAMatmulIsNotMerged) {
   EXPECT_LT(node, last);
 }
 
+TEST(Fuse, UpdatesThatShareOnlyNumbersStayApart) {
+  // Both read the rate, spread over one shape and scaled. As one kernel they would wait for both gradients
+  // and keep them alive.
+  EXPECT_EQ(kernels(R"(graph g {
+  %0 = input f32[] scalar
+  %1 = input f32[64,64] param
+  %2 = input f32[64,64] param
+  %3 = input f32[64,64] arg
+  %4 = input f32[64,64] arg
+  %5 = f32[64,64] expand %0 {shape=[64,64]}
+  %6 = f32[64,64] exp %5
+  %7 = f32[64,64] permute %6 {dims=(1,0)}
+  %8 = f32[64,64] mul %3, %7
+  %9 = f32[64,64] sub %1, %8
+  %10 = f32[64,64] mul %4, %7
+  %11 = f32[64,64] sub %2, %10
+  output %9 alias=1
+  output %11 alias=2
+})"),
+            2u);
+}
+
+TEST(Fuse, ReadersOfOneTensorAreOneKernel) {
+  // Not one number: padded with another, random, or two side by side.
+  for (const char* shared : {"pad %5 {low=[1], high=[0], interior=(0), value=0.}",
+                             "random_uniform %6, %6 {shape=[8]}", "cat %5, %7 {dim=0}"})
+    EXPECT_EQ(kernels(fmt::format(R"(graph g {{
+  %0 = input f32[8] arg
+  %1 = input f32[8] arg
+  %2 = input f32[] scalar
+  %3 = input i64[] scalar
+  %4 = input f32[] scalar
+  %5 = f32[7] expand %2 {{shape=[7]}}
+  %6 = i64[] neg %3
+  %7 = f32[1] expand %4 {{shape=[1]}}
+  %8 = f32[8] {}
+  %9 = f32[8] exp %8
+  %10 = f32[8] mul %9, %0
+  %11 = f32[8] mul %9, %1
+  output %10
+  output %11
+}})",
+                                  shared)),
+              1u)
+        << shared;
+}
+
 TEST(Fuse, CheapProducersAreComputedAgain) {
   // x * 2 is read on both sides of a matmul: it is no tensor of its own.
   const std::string s = fused(R"(graph g {
