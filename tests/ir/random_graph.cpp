@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ir/random_graph.h"
 
-#include <algorithm>
-
-#include "tests/ir/testing.h"
+#include "tests/ir/random_values.h"
 
 namespace kiln::testing {
 
 namespace {
 
-using Ints = std::vector<int64_t>;
-
-class Generator {
+class Generator : RandomPatterns {
  public:
-  Generator(uint64_t seed, const RandomGraphOptions& o) : rng_{seed}, o_(o), b_(g_) {
+  Generator(uint64_t seed, const RandomGraphOptions& o) : RandomPatterns(seed, o) {
     if (o.only.empty()) {
       for (const OpDef* d : all_ops()) ops_.push_back(*find_op(d->name));
     } else {
@@ -30,88 +26,19 @@ class Generator {
       if (rng_.chance(10) && g_.producer(v) < 0) v = pool_.back();
       g_.add_output(v, -1, fmt::format("out{}", i));
     }
+    if (o_.updates) updates();
+    if (o_.derivative) derivative();
     verify(g_);
     return std::move(g_);
   }
 
  private:
-  // --- types and values ---
-
-  DType random_dtype() {
-    std::vector<DType> t = {DType::f32, DType::f32, DType::f32, DType::boolean};
-    if (o_.f64) t.push_back(DType::f64);
-    if (o_.halves) t.insert(t.end(), {DType::f16, DType::bf16});
-    if (o_.integers) t.insert(t.end(), {DType::i64, DType::i32, DType::u8});
-    return t[static_cast<size_t>(rng_.below(static_cast<int64_t>(t.size())))];
-  }
-  Dim random_size() {
-    if (rng_.chance(o_.empty_percent)) return 0;
-    return o_.sizes[static_cast<size_t>(rng_.below(static_cast<int64_t>(o_.sizes.size())))];
-  }
-  Type random_type() {
-    Type t{random_dtype(), {}};
-    for (int64_t r = rng_.below(o_.max_rank + 1); r > 0; --r) t.shape.push_back(random_size());
-    return t;
-  }
-  Value input(const Type& t) {
-    const auto kind = static_cast<InputKind>(rng_.below(3));
-    return keep(g_.add_input(t, kind, fmt::format("in{}", g_.inputs.size())));
-  }
-  /// A value of the pool, the newer the likelier; now and then a fresh input.
-  Value any() {
-    if (rng_.chance(5)) return input(random_type());
-    const int64_t n = static_cast<int64_t>(pool_.size());
-    if (o_.chain && rng_.chance(80)) return pool_.back();
-    return pool_[static_cast<size_t>(n - 1 - std::min(rng_.below(n), rng_.below(n)))];
-  }
-  Value keep(Value v) {
-    pool_.push_back(v);
-    return v;
-  }
-  Type type(Value v) const { return g_.type(v); }  // a copy: emitting moves the graph's types
-  Ints random_dims(int rank, int percent) {
-    Ints d;
-    for (int i = 0; i < rank; ++i)
-      if (rng_.chance(percent)) d.push_back(i);
-    return d;
-  }
-  /// Any value, as dtype `t`.
-  Value cast(Value v, DType t) { return b_.cast(v, t); }
-  /// Any value brought to that type: reduced, broadcast or sliced away.
-  Value adapt(Value v, const Type& to) {
-    v = cast(v, to.dtype);
-    if (type(v) == to) return v;
-    if (numel(type(v).shape) == numel(to.shape) && rng_.chance(60)) return b_.reshape(v, to.shape);
-    Shape s = type(v).shape;
-    if (s.size() > to.shape.size() || !expands(s, to.shape)) {
-      Ints all;
-      for (int d = 0; d < static_cast<int>(s.size()); ++d) all.push_back(d);
-      const bool number = to.dtype != DType::boolean;
-      const bool some = !numel(s).is(0);
-      if (!number && !some) return b_.constant(1, to);
-      v = b_.emit(number && (rng_.chance(50) || !some) ? op("sum") : op("amax"), {v}, {all});
-    }
-    return b_.expand(v, to.shape);
-  }
-  static bool expands(const Shape& from, const Shape& to) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      const Dim& d = from[from.size() - 1 - i];
-      if (!d.is(1) && d != to[to.size() - 1 - i]) return false;
-    }
-    return true;
-  }
-  /// x within [lo, hi], NaN kept. Booleans pass.
-  Value clamp(Value v, double lo, double hi) {
-    if (type(v).dtype == DType::boolean) return v;
-    if (!is_floating(type(v).dtype))
-      lo = std::max(lo, type(v).dtype == DType::u8 ? 0.0 : -8.0), hi = std::ceil(hi);
-    v = b_.emit(op("maximum"), {v, b_.constant_like(is_floating(type(v).dtype) ? lo : std::ceil(lo), v)});
-    return b_.emit(op("minimum"), {v, b_.constant_like(hi, v)});
-  }
-
-  // --- one op ---
-
   bool step() {
+    if (o_.pattern_percent > 0 && rng_.chance(o_.pattern_percent)) {
+      const Value v = pattern();
+      if (v.valid()) keep(v);
+      return v.valid();
+    }
     const Op o = ops_[static_cast<size_t>(rng_.below(static_cast<int64_t>(ops_.size())))];
     Value v;
     switch (def(o).kind) {
@@ -180,11 +107,6 @@ class Generator {
     if (t.dtype == DType::boolean) return b_.constant(v > 0 ? 1 : 0, t);
     return b_.constant(is_floating(t.dtype) ? v : std::fabs(std::trunc(v)), t);
   }
-  Value iota(const Shape& s) {
-    if (s.empty()) return {};
-    return b_.emit(op("iota"), {}, {rng_.below(static_cast<int64_t>(s.size())), s});
-  }
-
   Value reduce(Op o) {
     Value x = any();
     if (type(x).dtype == DType::boolean && (o == op("sum") || o == op("prod"))) x = cast(x, DType::f32);
@@ -271,15 +193,6 @@ class Generator {
     return b_.emit(op("cat"), in, {dim});
   }
 
-  /// Indices of that shape within [-bound, bound).
-  Value indices(const Shape& s, int64_t bound) {
-    Value v = cast(clamp(adapt(any(), {DType::f32, s}), -50, 50), DType::i64);
-    if (!s.empty() && rng_.chance(50)) v = iota(s);
-    // NaN becomes the lowest value, which has a remainder like any other.
-    v = b_.emit(op("remainder"), {v, b_.constant_like(static_cast<double>(bound), v)});
-    if (rng_.chance(30)) v = b_.emit(op("sub"), {v, b_.constant_like(static_cast<double>(bound), v)});
-    return rng_.chance(30) ? cast(v, DType::i32) : v;
-  }
   Value indexed(Op o) {
     const Value x = any();
     const Type t = type(x);
@@ -327,18 +240,26 @@ class Generator {
     return b_.emit(op("dot_general"), {a, b}, {batch_a, batch_b, contract_a, contract_b});
   }
 
-  Rng rng_;
-  const RandomGraphOptions& o_;
-  Graph g_;
-  GraphBuilder b_;
   std::vector<Op> ops_;
-  std::vector<Value> pool_;
 };
 
 }  // namespace
 
 Graph random_graph(uint64_t seed, const RandomGraphOptions& options) {
   return Generator(seed, options).run();
+}
+
+RandomGraphOptions fuzz_options(uint64_t seed) {
+  RandomGraphOptions o;
+  o.nodes = 2 + static_cast<int>(seed % 13);
+  o.chain = seed % 3 == 0;
+  o.pattern_percent = 15;
+  o.updates = seed % 3 == 1;
+  o.derivative = seed % 5 == 2;
+  if (seed % 5 == 0) o.sizes = {1, 2, 7, 16, 33, 70};
+  if (seed % 11 == 0) o.sizes = {1, 6, 64, 130, 300}, o.max_rank = 2;
+  if (seed % 13 == 0) o.max_rank = 5, o.sizes = {1, 2, 3, 6};
+  return o;
 }
 
 std::vector<HostTensor> random_inputs(const Graph& g, uint64_t seed) {

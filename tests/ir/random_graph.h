@@ -20,12 +20,17 @@ struct RandomGraphOptions {
   bool chain = false;    ///< prefer the newest value: one deep chain
   std::vector<int64_t> sizes = {1, 2, 3, 4, 5, 8, 17};  ///< sizes of dims
   int empty_percent = 3;                                ///< chance that a dim is 0
+  int pattern_percent = 0;  ///< chance that a step is a layer or the like instead of an op
+  bool updates = false;     ///< also outputs that alias inputs
+  bool derivative = false;  ///< also the derivative of a late value, as outputs
   /// Ops that may occur; empty means all.
   std::vector<std::string_view> only = {};
 };
 
 /// The same graph for the same seed and options, on every platform. It verifies.
 Graph random_graph(uint64_t seed, const RandomGraphOptions& options = {});
+/// What fuzzers of code generation draw from: all of the above, by the seed.
+RandomGraphOptions fuzz_options(uint64_t seed);
 /// Values for its inputs.
 std::vector<HostTensor> random_inputs(const Graph& g, uint64_t seed);
 
