@@ -243,28 +243,19 @@ class Lowering {
     add_loop(k, std::move(w));
   }
 
-  /// A dense copy of operand i of a contraction: batch dims, free dims, contracted dims in the order of the
-  /// node.
+  /// A dense copy of operand i of a contraction.
   Operand copied(const Node& n, size_t i, const Operand& o, int* cell) {
     const Type& t = g_.type(n.in[i]);
-    const auto& batch = std::get<std::vector<int64_t>>(n.attrs[i]);
-    const auto& inner = std::get<std::vector<int64_t>>(n.attrs[2 + i]);
-    std::vector<int64_t> order = batch;
-    for (int64_t d = 0; d < t.rank(); ++d)
-      if (!std::count(batch.begin(), batch.end(), d) && !std::count(inner.begin(), inner.end(), d))
-        order.push_back(d);
-    order.insert(order.end(), inner.begin(), inner.end());
+    std::vector<int64_t> order;
+    const Operand out{o.base, detail::dense_operand(g_, n, i, true, order)};
     Shape shape;
-    for (int64_t d : order) shape.push_back(t.shape[d]);
-    const std::vector<Dim> dense = contiguous_dims(shape);
-    Operand out{o.base, {std::vector<Dim>(t.shape.size(), Dim(0)), Dim(0)}};
     loop::Instr load;
     load.kind = loop::InstrKind::load;
     load.param = 0;
     load.index.offset = o.layout.offset;
     for (size_t d = 0; d < order.size(); ++d) {
+      shape.push_back(t.shape[order[d]]);
       load.index.add_axis(static_cast<int>(d), o.layout.strides[order[d]]);
-      out.layout.strides[order[d]] = dense[d];
     }
     const int from = *cell;
     *cell = new_cell(t.dtype, bytes_of(t), "copy");
@@ -272,16 +263,25 @@ class Lowering {
     return out;
   }
 
-  /// The kernel after a contraction as its epilogue, if its parameters can say which one is the result.
-  std::optional<detail::Epilogue> epilogue_of(const Step& s, const Node& n) const {
-    if (s.kernel < 0) return {};
+  /// The kernels before and after a contraction, if their parameters can say which one is its own.
+  detail::Fused fused_into(const Step& s, const Node& n) const {
+    detail::Fused f;
+    const auto find = [](const FusedKernel& k, Value v) {
+      const auto at = std::find(k.params.begin(), k.params.end(), Binding{Binding::Kind::value, v.id});
+      return at == k.params.end() ? -1 : static_cast<int>(at - k.params.begin());
+    };
+    for (size_t i = 0; i < 2; ++i) {
+      if (s.prologue[i] < 0) continue;
+      const FusedKernel& k = fused_.kernels[s.prologue[i]];
+      f.prologue[i] = detail::Prologue{k.kernel, find(k, n.in[i])};
+    }
+    if (s.kernel < 0) return f;
     const FusedKernel& k = fused_.kernels[s.kernel];
-    const Binding result{Binding::Kind::value, n.out.id};
-    const auto at = std::find(k.params.begin(), k.params.end(), result);
-    if (at == k.params.end()) return {};
-    detail::Epilogue e{k.kernel, static_cast<int>(at - k.params.begin()), s.keep};
-    loop::canonicalize(e.kernel, true);
-    return e;
+    const int accumulator = find(k, n.out);
+    if (accumulator < 0) return f;
+    f.epilogue = detail::Epilogue{k.kernel, accumulator, s.keep};
+    loop::canonicalize(f.epilogue->kernel, true);
+    return f;
   }
 
   void add_contract(const Step& s, const Node& n) {
@@ -290,38 +290,63 @@ class Lowering {
       return;
     }
     std::vector<Operand> operands = s.operands;
-    int from[2] = {value_cell(operands[0].base), value_cell(operands[1].base)};
+    detail::Fused fused = fused_into(s, n);
+    int from[2];
+    for (size_t i = 0; i < 2; ++i) {
+      from[i] = fused.prologue[i] ? prologue_cell(s, i, n) : value_cell(operands[i].base);
+      std::vector<int64_t> order;
+      if (fused.prologue[i])
+        operands[i].layout = detail::dense_operand(
+            g_, n, i, detail::walks_columns(fused.prologue[i]->kernel) == (i == 0), order);
+    }
     detail::ContractKernel k;
-    std::optional<detail::Epilogue> epilogue = epilogue_of(s, n);
     bool which[2];
-    if (!detail::lower_contract(g_, n, operands, target_, k, which, &epilogue)) {
+    if (!detail::lower_contract(g_, n, operands, target_, fused, k, which)) {
       for (size_t i = 0; i < 2; ++i)
         if (which[i]) operands[i] = copied(n, i, operands[i], &from[i]);
-      const bool ok = detail::lower_contract(g_, n, operands, target_, k, which, &epilogue);
+      const bool ok = detail::lower_contract(g_, n, operands, target_, fused, k, which);
       KILN_ASSERT(ok, "dot_general over dense operands does not lower");
     }
     Work w;
     w.cells = {from[0], from[1]};
-    w.reads = {from[0], from[1]};
     w.nodes = {s.node};
-    if (epilogue) {
+    for (size_t i = 0; i < 2; ++i) {
+      if (fused.prologue[i]) add_prologue_cells(fused_.kernels[s.prologue[i]], fused.prologue[i]->packed, w);
+      else w.reads.push_back(from[i]);
+    }
+    if (fused.epilogue) {
       w.in_place = true;
-      w.spread = {from[0], from[1]};
-      add_epilogue_cells(fused_.kernels[s.kernel], *epilogue, w);
+      w.spread = w.reads;
+      add_epilogue_cells(fused_.kernels[s.kernel], *fused.epilogue, w);
     } else {
       w.cells.push_back(value_cell(n.out));
       w.writes = {value_cell(n.out)};
     }
     w.dims = k.dims;
     w.scratch = k.scratch;
-    for (int c : w.cells) w.bytes = w.bytes + cells_[c].bytes;
+    const std::set<int> touched(w.cells.begin(), w.cells.end());
+    for (int c : touched) w.bytes = w.bytes + cells_[c].bytes;
     w.flops = contract_flops(n);
     add_source(k.source);
     add_launches(k, std::move(w), cells_[n.out.id].dtype);
-    if (s.kernel < 0 || epilogue) return;
+    if (s.kernel < 0 || fused.epilogue) return;
     FusedKernel apart = fused_.kernels[s.kernel];
     loop::canonicalize(apart.kernel);
     add_kernel(apart);
+  }
+  /// A cell that the launch has anyway, for the parameter of an operand that is not in memory.
+  int prologue_cell(const Step& s, size_t i, const Node& n) const {
+    const FusedKernel& k = fused_.kernels[s.prologue[i]];
+    for (size_t p = 0; p < k.params.size(); ++p)
+      if (k.kernel.params[p].read) return cell_of(k.params[p]);
+    return s.prologue[1 - i] < 0 ? value_cell(s.operands[1 - i].base) : value_cell(n.out);
+  }
+  void add_prologue_cells(const FusedKernel& f, int packed, Work& w) {
+    for (int i = 0; i < static_cast<int>(f.params.size()); ++i) {
+      w.cells.push_back(i == packed ? w.cells[0] : cell_of(f.params[i]));
+      if (i != packed) w.reads.push_back(w.cells.back());
+    }
+    w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
   }
   /// Cells of the epilogue's parameters; the result itself is written only when kept.
   void add_epilogue_cells(const FusedKernel& f, const detail::Epilogue& e, Work& w) {
@@ -510,56 +535,6 @@ class Lowering {
   std::set<std::string> sources_;
 };
 
-/// Integer dot products as products and sums: the matmul template is for floats.
-Graph without_integer_dots(const Graph& g) {
-  Graph out;
-  out.name = g.name;
-  out.scopes = g.scopes;
-  std::vector<Value> to(g.value_count());
-  for (const GraphInput& in : g.inputs) to[in.value.id] = out.add_input(g.type(in.value), in.kind, in.name);
-  GraphBuilder b(out);
-  for (const Node& n : g.nodes) {
-    std::vector<Value> in;
-    for (Value v : n.in) in.push_back(to[v.id]);
-    b.origin = n.origin;
-    if (n.op != op("dot_general") || is_floating(g.type(n.out).dtype)) {
-      to[n.out.id] = out.add_node(n.op, in, n.attrs, n.origin);
-      continue;
-    }
-    const auto attr = [&](size_t i) { return std::get<std::vector<int64_t>>(n.attrs[i]); };
-    Value side[2];
-    Shape full;  // batch, free of a, free of b, contracted
-    std::vector<int64_t> order[2];
-    Shape parts[2];
-    for (size_t i = 0; i < 2; ++i) {
-      const Shape& s = g.type(n.in[i]).shape;
-      std::vector<int64_t> batch = attr(i), k = attr(2 + i);
-      order[i] = batch;
-      for (int64_t d = 0; d < static_cast<int64_t>(s.size()); ++d)
-        if (!std::count(batch.begin(), batch.end(), d) && !std::count(k.begin(), k.end(), d)) {
-          order[i].push_back(d);
-          parts[i].push_back(s[d]);
-        }
-      order[i].insert(order[i].end(), k.begin(), k.end());
-    }
-    const Shape &sa = g.type(n.in[0]).shape, &sb = g.type(n.in[1]).shape;
-    Shape va, vb;
-    for (int64_t d : attr(0)) va.push_back(sa[d]), vb.push_back(sa[d]), full.push_back(sa[d]);
-    for (const Dim& d : parts[0]) va.push_back(d), vb.push_back(Dim(1)), full.push_back(d);
-    for (const Dim& d : parts[1]) va.push_back(Dim(1)), vb.push_back(d), full.push_back(d);
-    std::vector<int64_t> last;
-    for (int64_t d : attr(2)) {
-      last.push_back(static_cast<int64_t>(full.size()));
-      va.push_back(sa[d]), vb.push_back(sb[attr(3)[last.size() - 1]]), full.push_back(sa[d]);
-    }
-    side[0] = b.expand(b.reshape(b.permute(in[0], order[0]), va), full);
-    side[1] = b.expand(b.reshape(b.permute(in[1], order[1]), vb), full);
-    to[n.out.id] = b.sum(b.emit(op("mul"), {side[0], side[1]}), last);
-  }
-  for (const GraphOutput& o : g.outputs) out.add_output(to[o.value.id], o.alias_input, o.name);
-  return out;
-}
-
 }  // namespace
 
 LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
@@ -568,7 +543,7 @@ LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layo
     return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
   });
   if (!integer_dots) return Lowering(g, layouts, target, options).run();
-  const Graph plain = without_integer_dots(g);
+  const Graph plain = detail::without_integer_dots(g);
   return Lowering(plain, layouts, target, options).run();
 }
 

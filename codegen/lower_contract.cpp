@@ -4,10 +4,12 @@
 
 #include "codegen/lower_parts.h"
 #include "codegen/matmul.h"
-#include "codegen/source_epilogue.h"
+#include "codegen/source_region.h"
 #include "ir/base/hash.h"
 
 namespace kiln::detail {
+
+using loop::AxisRole;
 
 namespace {
 
@@ -108,8 +110,9 @@ std::string commented(const std::string& text) {
 }
 
 /// Index sets as batch axes, m, n and k. False when an operand must be copied first: see lower_contract.
+/// `joint` counts the batch axes of both operands, which come first.
 bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, MatmulSpec& spec,
-                   bool which[2]) {
+                   size_t& joint, bool which[2]) {
   const Shape &sa = g.type(n.in[0]).shape, &sb = g.type(n.in[1]).shape;
   const TensorLayout &la = operands[0].layout, &lb = operands[1].layout;
   which[0] = which[1] = false;
@@ -126,6 +129,7 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
   spec.b.offset = lb.offset;
   const Joint batch = merge_both(sa, dims_attr(n, 0), la.strides, dims_attr(n, 1), lb.strides);
   spec.batch = batch.sizes;
+  joint = spec.batch.size();
   spec.a.batch_stride = batch.a;
   spec.b.batch_stride = batch.b;
   spec.k = k.sizes.empty() ? Dim(1) : k.sizes[0];
@@ -140,40 +144,109 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
   return true;
 }
 
+/// Hooks that print what is fused, in scopes with names of their own.
+struct FusedText {
+  std::optional<PrologueText> prologue[2];
+  std::optional<EpilogueText> epilogue;
+  int result = 2;   ///< the parameter of the result, or the first of the epilogue
+  int buffers = 3;  ///< parameters before the workspace
+
+  FusedText(const Fused& f, const MatmulSpec& spec, size_t joint) {
+    const std::vector<Dim> shared(spec.batch.begin(), spec.batch.begin() + static_cast<ptrdiff_t>(joint));
+    for (size_t i = 0; i < 2; ++i) {
+      if (!f.prologue[i]) continue;
+      const Prologue& p = *f.prologue[i];
+      KILN_ASSERT(walks_batch(p.kernel, shared), "prologue of operand {} walks other batch axes", i);
+      prologue[i].emplace(p.kernel, p.packed, shared, result, i == 0 ? "pa0_" : "pb0_");
+      result += static_cast<int>(p.kernel.params.size());
+    }
+    buffers = result + 1;
+    if (!f.epilogue) return;
+    const Epilogue& e = *f.epilogue;
+    epilogue.emplace(e.kernel, e.accumulator, e.keep, spec.batch, result);
+    buffers = result + static_cast<int>(e.kernel.params.size());
+  }
+  MatmulHooks hooks(DimTable& dims) {
+    MatmulHooks h;
+    const auto set = [&](std::optional<PrologueText>& p, MatmulHook& line, MatmulHook& at) {
+      if (!p) return;
+      h.setup += p->setup(dims);
+      line = [&p](const MatmulVector& v) { return p->before(v); };
+      at = [&p](const MatmulVector& v) { return p->at(v); };
+    };
+    set(prologue[0], h.line_a, h.prologue_a);
+    set(prologue[1], h.line_b, h.prologue_b);
+    if (!epilogue) return h;
+    h.setup += epilogue->setup(dims);
+    h.epilogue = [this](const MatmulVector& v) { return epilogue->at(v); };
+    return h;
+  }
+};
+
+/// What the source says it is.
+std::string heading(const Fused& f) {
+  std::string s = "// dot_general\n";
+  for (size_t i = 0; i < 2; ++i)
+    if (f.prologue[i])
+      s += fmt::format("// prologue of {}\n", "ab"[i]) + commented(loop::print(f.prologue[i]->kernel));
+  return f.epilogue ? s + "// epilogue\n" + commented(loop::print(f.epilogue->kernel)) : s;
+}
+
 }  // namespace
 
+bool walks_columns(const loop::Kernel& k) {
+  const int row = k.axis_begin(AxisRole::row), col = k.axis_begin(AxisRole::col);
+  if (k.axis_end(AxisRole::row) == row || k.axis_end(AxisRole::col) == col)
+    return k.axis_end(AxisRole::col) != col;
+  int by_row = 0, by_col = 0;
+  for (const loop::Instr& i : k.body) {
+    if (i.kind != loop::InstrKind::load || !(i.axes >> row & 1) || !(i.axes >> col & 1)) continue;
+    for (const loop::IndexTerm& t : i.index.terms) {
+      by_row += t.axis == row && t.stride.is(1);
+      by_col += t.axis == col && t.stride.is(1);
+    }
+  }
+  return by_col >= by_row;
+}
+
+TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_last,
+                           std::vector<int64_t>& order) {
+  const Shape& s = g.type(n.in[i]).shape;
+  const std::vector<int64_t> free = free_dims(n, i, s.size());
+  order = dims_attr(n, i);
+  for (const auto* list :
+       {inner_last ? &free : &dims_attr(n, 2 + i), inner_last ? &dims_attr(n, 2 + i) : &free})
+    order.insert(order.end(), list->begin(), list->end());
+  TensorLayout l{std::vector<Dim>(s.size(), Dim(0)), Dim(0)};
+  Dim stride(1);
+  for (size_t d = order.size(); d-- > 0; stride = stride * s[order[d]]) l.strides[order[d]] = stride;
+  return l;
+}
+
 bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, ContractKernel& out, bool which[2],
-                    std::optional<Epilogue>* epilogue) {
+                    const CpuTarget& target, Fused& fused, ContractKernel& out, bool which[2]) {
   MatmulSpec spec;
-  if (!contract_spec(g, n, operands, spec, which)) return false;
+  size_t joint = 0;
+  if (!contract_spec(g, n, operands, spec, joint, which)) return false;
   MatmulTarget t;
   t.vector_bytes = target.vector_bytes;
   t.vector_registers = target.vector_bytes == 64 ? 32 : 16;
-  const MatmulSchedule s = choose_matmul_schedule(spec, t);
-  if (epilogue && *epilogue && !is_epilogue((*epilogue)->kernel, spec.batch)) epilogue->reset();
+  const MatmulSchedule s =
+      choose_matmul_schedule(spec, t, {fused.prologue[0].has_value(), fused.prologue[1].has_value()});
+  if (fused.epilogue && !is_epilogue(fused.epilogue->kernel, spec.batch)) fused.epilogue.reset();
   // Printed twice: the name is the hash of the text.
   std::string name = "k_matmul";
   for (int pass = 0; pass < 2; ++pass) {
     DimTable dims;
-    MatmulHooks hooks;
-    int workspace = 3;
-    std::optional<EpilogueText> text;
-    if (epilogue && *epilogue) {
-      text.emplace((*epilogue)->kernel, (*epilogue)->accumulator, (*epilogue)->keep, spec.batch);
-      hooks.setup = text->setup(dims);
-      hooks.epilogue = [&](const MatmulVector& v) { return text->at(v); };
-      workspace = 2 + static_cast<int>((*epilogue)->kernel.params.size());
-    }
-    const MatmulSource m = print_matmul(name, spec, s, hooks, dims, workspace);
+    FusedText text(fused, spec, joint);
+    spec.c.buffer = text.result;
+    const MatmulSource m = print_matmul(name, spec, s, text.hooks(dims), dims, text.buffers);
     if (pass == 0) {
       name = "k_" + hash128(m.text).hex();
       continue;
     }
-    const std::string head =
-        text ? "// dot_general and epilogue\n" + commented(loop::print((*epilogue)->kernel))
-             : "// dot_general\n";
-    out.source = {name + ".cpp", head + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
+    out.source = {
+        name + ".cpp", heading(fused) + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
     out.launches.clear();
     out.scratch = Dim(0);
     for (const MatmulLaunch& l : m.launches) {

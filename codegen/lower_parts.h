@@ -79,12 +79,31 @@ struct Epilogue {
   int accumulator = -1;
   bool keep = false;  ///< the result itself is stored, too
 };
+/// A kernel to print where the matmul packs an operand, which is its parameter `packed`.
+struct Prologue {
+  loop::Kernel kernel;  ///< canonical, roles kept
+  int packed = -1;
+};
+/// What is printed into one matmul.
+struct Fused {
+  std::optional<Prologue> prologue[2];
+  std::optional<Epilogue> epilogue;
+};
 /// Empty when the operands' strides do not allow it: which[i] then says that operand i must be copied.
-/// With an epilogue the kernel's parameters are a, b, those of the epilogue, workspace; `epilogue` is reset
-/// when it does not fit the matmul, which is then without.
+/// The kernel's parameters are a, b, those of the prologues and of the epilogue, workspace. The epilogue is
+/// reset when it does not fit the matmul, which is then without.
 bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, ContractKernel& out, bool which[2],
-                    std::optional<Epilogue>* epilogue = nullptr);
+                    const CpuTarget& target, Fused& fused, ContractKernel& out, bool which[2]);
+
+/// Operand i of a contraction as a dense tensor: batch dims, free dims, contracted dims in the order of the
+/// node, or, unless `inner_last`, the free dims last. `order` gets the dims, outermost first.
+TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_last,
+                           std::vector<int64_t>& order);
+/// How the matmul should walk a prologue's operand: like most of what it loads.
+bool walks_columns(const loop::Kernel& k);
+
+/// Integer dot products as products and sums: the matmul template is for floats.
+Graph without_integer_dots(const Graph& g);
 
 /// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
 struct WholeKernel {

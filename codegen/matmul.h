@@ -102,6 +102,8 @@ using MatmulTaskHook = std::function<std::string(const MatmulTask&)>;
 struct MatmulHooks {
   std::string setup;                  ///< statements at the start of the kernel
   MatmulHook prologue_a, prologue_b;  ///< assigns `value`; runs once per packed copy of an element
+  MatmulHook line_a, line_b;          ///< before the vectors of a row (of a column, unless along_cols), in a
+                                      ///< scope around theirs; `value` and lanes say nothing
   MatmulHook epilogue;                ///< runs once per element of C, and must store C itself
   MatmulTaskHook task_begin, task_end;
   int64_t scratch_elements = 0;  ///< of the dtype, for the task hooks

@@ -18,6 +18,12 @@ std::string load_vector(const MatmulHook& prologue, const MatmulSpec& spec, cons
                        : fmt::format("x = load_lanes({}, {});", address, lanes);
 }
 
+/// What a prologue says once for all vectors of the row `at` (of the column, unless along_cols).
+void print_line(SourceText& out, const MatmulHook& hook, const MatmulSpec& spec, const MatmulSchedule& s,
+                bool along_cols, const std::string& at) {
+  if (hook) out.lines(hook({"", batch_names(spec), at, at, along_cols, s.width, "", true}));
+}
+
 /// A loop over `count` in vectors, `body(lanes)` printing one step; lanes is "" for a whole vector.
 template <typename Body>
 void vector_loop(SourceText& out, const MatmulSchedule& s, const std::string& index, const std::string& count,
@@ -48,6 +54,7 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
     out.line("for (long i = 0; i < (block_rows + {0}) / {1} * {1}; ++i) {{", s.mr - 1, s.mr);
     out.lines("const long r = min(i, block_rows - 1);");
     out.line("T* const to = packed_a + i * {};", shape.a_ld);
+    print_line(out, hooks.line_a, spec, s, true, "row + ir + r");
     if (!hooks.prologue_a) out.line("const T* const from = a + (ir + r) * {} + k_at * {};", rs, cs);
     if (!hooks.prologue_a && !spec.a.col_stride.is(1)) {
       out.line("for (long p = 0; p < kk; ++p) to[p] = from[p * {}];", cs);
@@ -66,6 +73,7 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
   out.lines("for (long p = 0; p < kk; ++p) {");
   if (hooks.prologue_a) {
     out.line("alignas(V) T from[{}];", s.mc + s.width);
+    print_line(out, hooks.line_a, spec, s, false, "k_at + p");
     vector_loop(out, s, "i", "block_rows", true, [&](const std::string& lanes) {
       out.lines("V x;");
       out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k_at + p", false, "", lanes));
@@ -94,6 +102,7 @@ void pack_b_rows(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
                  const MatmulHooks& hooks, DimTable& dims) {
   out.lines("for (long p = 0; p < kk; ++p) {");
   if (!hooks.prologue_b) out.line("const T* const from = b + (k_at + p) * {};", dims.text(spec.b.row_stride));
+  print_line(out, hooks.line_b, spec, s, true, "k_at + p");
   out.line("long j = 0;");
   out.line("for (; j + {0} <= cols; j += {0}) {{", shape.nr);
   for (int v = 0; v < s.nv; ++v) {
@@ -135,6 +144,7 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
     out.line("for (long i = 0; i < {}; ++i) {{", s.width);
     const bool whole = spec.n.is_const() && spec.n.value() % s.width == 0;
     out.line("const long c = {};\nV x;", whole ? "j + i" : "min(j + i, cols - 1)");
+    print_line(out, hooks.line_b, spec, s, false, "col + c");
     const std::string address = fmt::format("b + c * {} + k_at + p", cs);
     out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + c", false, address, lanes));
     out.lines("r[i] = x;\n}");

@@ -127,6 +127,8 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
   out.line("typedef {} T;", type);
   out.line("typedef T V __attribute__((ext_vector_type({}), may_alias));", w);
   out.line("typedef T Unaligned __attribute__((ext_vector_type({}), aligned(sizeof(T)), may_alias));", w);
+  // In a namespace, so that fused code can say which words it means by load and store: both.
+  out.lines("namespace words {");
   out.lines(
       "static inline V load(const T* p) { return *(const Unaligned*)p; }\n"
       "static inline void store(T* p, V v) { *(Unaligned*)p = v; }\n"
@@ -145,6 +147,7 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
     out.lines("}");
   }
   if (transpose) print_transpose(out, w, spec.dtype == DType::f64 ? 2 : 4);
+  out.lines("}\nusing namespace words;");
 }
 
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,

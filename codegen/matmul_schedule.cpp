@@ -105,22 +105,32 @@ int64_t even_tile(int64_t size, int64_t most, int64_t unit) {
   return best_tile;
 }
 
-void choose_tiles(const Problem& x, MatmulSchedule& s) {
+void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSchedule& s) {
   const int64_t nr = int64_t{s.nv} * s.width;
   const bool chunked = x.k > s.kc;
   const int64_t b_columns = std::max(nr, x.target.l2_bytes / 2 / (std::min(x.k, s.kc) * x.size));
   int64_t most_n = s.pack_a == PackA::none ? std::min<int64_t>(192, b_columns) : 384;
   int64_t most_m = chunked ? 256 : 128;
   s.mc = s.pack_a == PackA::cols ? round_up(std::min<int64_t>(64, x.m), s.mr) : s.mr;
+  // Each further tile of columns computes A again.
+  const int64_t enough = prologues.a ? kTasks / 2 : kTasks;
   while (true) {
     s.tile_m = even_tile(x.m, most_m, s.mc), s.tile_n = even_tile(x.n, most_n, nr);
     const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
     const bool can_halve = s.tile_m > s.mc || s.tile_n > nr;
-    if (tasks >= kTasks || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork) return;
+    if (tasks >= enough || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork) return;
     // Halve the longer side, counted in what a packed element is used for.
-    if (s.tile_n > nr && (s.tile_n >= s.tile_m || s.tile_m <= s.mc)) most_n = s.tile_n / 2;
+    const bool halve_n = prologues.a ? s.tile_m < 4 * s.mc : s.tile_n >= s.tile_m || s.tile_m <= s.mc;
+    if (s.tile_n > nr && halve_n) most_n = s.tile_n / 2;
     else most_m = s.tile_m / 2;
   }
+}
+
+/// Many columns share one computing of A: where they do not fit the second cache, shorter chunks of k do.
+void fit_wide_tile(const Problem& x, MatmulSchedule& s) {
+  const int64_t most = std::max<int64_t>(256, x.target.l2_bytes / (s.tile_n * x.size));
+  if (!x.spec.k.is_const() || std::min(x.k, s.kc) <= 2 * most) return;
+  s.kc = round_up(ceil_div(x.k, ceil_div(x.k, most)), 8);
 }
 
 void choose_split(const Problem& x, MatmulSchedule& s) {
@@ -142,7 +152,8 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   choose_block(x, s);
   choose_packing(x, prologues, s);
   choose_chunk(x, s);
-  choose_tiles(x, s);
+  choose_tiles(x, prologues, s);
+  if (prologues.a) fit_wide_tile(x, s);
   choose_split(x, s);
   return s;
 }

@@ -3,6 +3,7 @@
 // stay whole (contractions, scatters, effects). Must not know targets, buffers or memory.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -38,17 +39,19 @@ struct FusedKernel {
 
 /// An operand of a node that stays whole: a strided view of a value that lies in memory.
 struct Operand {
-  Value base;           ///< invalid: the constant that a scatter adds to
+  Value base;           ///< invalid: the constant that a scatter adds to, or a contraction's prologue
   TensorLayout layout;  ///< of the operand's shape
 };
 
 /// A kernel, or a node that stays whole, or both: a contraction and the kernel that may become its epilogue.
 /// Such a kernel is not yet canonical: its batch, row and column axes are those of the contraction's result.
+/// Prologues are canonical but for their roles: batch axes, at most one row and at most one column.
 struct Step {
   int kernel = -1;
   int node = -1;
   std::vector<Operand> operands;
-  bool keep = false;  ///< others read the node's result, too: it must be stored
+  std::array<int, 2> prologue = {-1, -1};  ///< kernels that store operand 0, 1 of the contraction, row-major
+  bool keep = false;                       ///< others read the node's result, too: it must be stored
 };
 
 /// What the tasks of a kernel leave for the kernel that combines them: one row of `columns` per task.

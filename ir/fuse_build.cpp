@@ -152,10 +152,8 @@ class Builder {
     finish(st);
     const auto at = epilogue_of_.find(s);
     if (at == epilogue_of_.end()) return;
-    Step& step = out_.steps.back();
-    step.node = at->second->node;
-    step.operands = at->second->operands;
-    step.keep = is_kept(*at->second, s);
+    out_.steps.back().keep = is_kept(*at->second, s);
+    set_node(*at->second);
   }
   /// Whether somebody beside group s reads the contraction's result.
   bool is_kept(const Opaque& x, int s) const {
@@ -464,8 +462,44 @@ class Builder {
   // --- the rest ---
 
   void build_opaque(int s) {
-    for (const Opaque& x : p_.opaque)
-      if (x.step == s) out_.steps.push_back({-1, x.node, x.operands});
+    for (const Opaque& x : p_.opaque) {
+      if (x.step != s) continue;
+      out_.steps.emplace_back();
+      set_node(x);
+    }
+  }
+  /// The last step's node, with the kernels of operands that are not in memory.
+  void set_node(const Opaque& x) {
+    Step& step = out_.steps.back();
+    step.node = x.node;
+    step.operands = x.operands;
+    if (def(g_.nodes[x.node].op).kind != OpKind::contract) return;
+    for (size_t i = 0; i < x.operands.size(); ++i)
+      if (!x.operands[i].base.valid()) step.prologue[i] = build_prologue(x, i);
+  }
+  int build_prologue(const Opaque& x, size_t operand) {
+    const Node& n = g_.nodes[x.node];
+    Group q;
+    const Access at = operand_domain(g_, n, operand, q);
+    State st;
+    st.step = x.step;
+    st.group = &q;
+    st.k.kernel.axes = q.axes;
+    Instr i;
+    i.kind = InstrKind::store;
+    i.dtype = g_.type(n.in[operand]).dtype;
+    i.args = {pull(st, n.in[operand].id, at)};
+    i.param = param(st, {Binding::Kind::value, n.in[operand].id}, i.dtype, true);
+    Dim stride(1);
+    for (size_t a = q.axes.size(); a-- > 0; stride = stride * q.axes[a].extent)
+      i.index.add_axis(static_cast<int>(a), stride);
+    add(st, std::move(i));
+    loop::infer_axes(st.k.kernel);
+    loop::verify(st.k.kernel);
+    loop::canonicalize(st.k.kernel, true);
+    st.k.nodes.assign(st.nodes.begin(), st.nodes.end());
+    out_.kernels.push_back(std::move(st.k));
+    return static_cast<int>(out_.kernels.size()) - 1;
   }
 
   void build_copy(int slot) {
@@ -512,26 +546,30 @@ FusedGraph build_kernels(const Graph& g, const Partition& p, const FuseOptions& 
 namespace kiln {
 
 FusedGraph fuse(const Graph& g, const FuseOptions& options) {
-  return detail::build_kernels(g, detail::partition_groups(g, options), options);
+  detail::Partition p = detail::partition_groups(g, options);
+  if (options.fuse) detail::find_prologues(g, options, p);
+  return detail::build_kernels(g, p, options);
 }
 
 std::string print(const FusedGraph& f, const Graph& g) {
   std::string s;
-  const auto binding = [&](const Binding& b) {
+  const auto kernel = [&](int index) {
     constexpr const char* kNames[] = {"%", "partial ", "output "};
-    return fmt::format("{}{}", kNames[static_cast<int>(b.kind)], b.id);
+    const FusedKernel& k = f.kernels[index];
+    s += loop::print(k.kernel);
+    for (size_t i = 0; i < k.params.size(); ++i)
+      s += fmt::format("  p{} = {}{}\n", i, kNames[static_cast<int>(k.params[i].kind)], k.params[i].id);
   };
   for (const Step& step : f.steps) {
-    if (step.kernel >= 0 && step.node >= 0)
-      s += fmt::format("node {} -> %{}{}, epilogue:\n", def(g.nodes[step.node].op).name,
-                       g.nodes[step.node].out.id, step.keep ? " kept" : "");
-    if (step.kernel < 0) {
-      s += fmt::format("node {} -> %{}\n", def(g.nodes[step.node].op).name, g.nodes[step.node].out.id);
-      continue;
+    for (size_t i = 0; i < step.prologue.size(); ++i) {
+      if (step.prologue[i] < 0) continue;
+      s += fmt::format("prologue of operand {}:\n", i);
+      kernel(step.prologue[i]);
     }
-    const FusedKernel& k = f.kernels[step.kernel];
-    s += loop::print(k.kernel);
-    for (size_t i = 0; i < k.params.size(); ++i) s += fmt::format("  p{} = {}\n", i, binding(k.params[i]));
+    if (step.node >= 0)
+      s += fmt::format("node {} -> %{}{}{}\n", def(g.nodes[step.node].op).name, g.nodes[step.node].out.id,
+                       step.keep ? " kept" : "", step.kernel >= 0 ? ", epilogue:" : "");
+    if (step.kernel >= 0) kernel(step.kernel);
   }
   return s;
 }

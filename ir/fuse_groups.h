@@ -48,7 +48,7 @@ struct Group {
 struct Opaque {
   int node = -1;
   int step = -1;
-  std::vector<Operand> operands;
+  std::vector<Operand> operands;  ///< of a contraction: without a base when it is computed while it is packed
 };
 
 /// Who makes each value and how.
@@ -121,6 +121,12 @@ void order_axes(Group& q);
 /// result's dims.
 std::map<int, const Opaque*> find_epilogues(const Graph& g, const Partition& p,
                                             std::vector<std::unique_ptr<Group>>& groups);
+
+/// Takes values out of memory that the contractions reading them can compute as they pack their operands.
+void find_prologues(const Graph& g, const FuseOptions& options, Partition& p);
+/// Axes over all elements of an operand of a contraction, as its matmul walks it: batch dims, then rows, then
+/// columns (of a its free and contracted dims, of b the other way round); and the access that they make.
+Access operand_domain(const Graph& g, const Node& n, size_t operand, Group& q);
 
 /// Layout of a value in memory.
 TensorLayout memory_layout(const Graph& g, const FuseOptions& options, int value);
