@@ -76,34 +76,33 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
   NoGrad guard;
   std::vector<size_t> active;
   std::vector<std::vector<Tensor>> rows;
-  std::vector<int64_t> counts;    // distinct steps
-  std::vector<int64_t> count_of;  // per row, which of them
+  std::vector<std::vector<double>> own;  // distinct scalars of a step
+  std::vector<int64_t> own_of;           // per row, which of them
   for (size_t i = 0; i < params_.size(); ++i) {
     if (!params_[i].grad().defined()) continue;
     active.push_back(i);
     rows.push_back({params_[i], params_[i].grad()});
     rows.back().insert(rows.back().end(), state_[i].begin(), state_[i].end());
-    const auto at = std::find(counts.begin(), counts.end(), steps_[i] + 1);
-    count_of.push_back(at - counts.begin());
-    if (at == counts.end()) counts.push_back(steps_[i] + 1);
+    std::vector<double> mine = at_step(steps_[i] + 1);
+    const auto at = std::find(own.begin(), own.end(), mine);
+    own_of.push_back(at - own.begin());
+    if (at == own.end()) own.push_back(std::move(mine));
   }
   if (rows.empty()) return;
-  const size_t common = scalars.size();
-  for (int64_t t : counts)
-    for (double x : at_step(t)) scalars.push_back(x);
-  const size_t each = (scalars.size() - common) / counts.size();
-  if (counts.size() > 1) ints.insert(ints.end(), count_of.begin(), count_of.end());
+  const size_t common = scalars.size(), each = own[0].size();
+  for (const std::vector<double>& x : own) scalars.insert(scalars.end(), x.begin(), x.end());
+  if (own.size() > 1) ints.insert(ints.end(), own_of.begin(), own_of.end());
   std::vector<const Tensor*> operands;
   for (const auto& row : rows)
     for (const Tensor& t : row) operands.push_back(&t);
   const std::vector<Scalar> given(scalars.begin(), scalars.end());
   call_many(name, loc, operands, ints, given, [&](const std::vector<Tensor>& s) {
     for (size_t r = 0; r < rows.size(); ++r) {
-      std::vector<Tensor> own(s.begin(), s.begin() + static_cast<ptrdiff_t>(common));
-      const auto first = s.begin() + static_cast<ptrdiff_t>(common + each * static_cast<size_t>(count_of[r]));
-      own.insert(own.end(), first, first + static_cast<ptrdiff_t>(each));
-      for (Tensor& x : own) x = cast_to(x, rows[r][0].dtype());
-      update(rows[r], own);
+      std::vector<Tensor> mine(s.begin(), s.begin() + static_cast<ptrdiff_t>(common));
+      const auto first = s.begin() + static_cast<ptrdiff_t>(common + each * static_cast<size_t>(own_of[r]));
+      mine.insert(mine.end(), first, first + static_cast<ptrdiff_t>(each));
+      for (Tensor& x : mine) x = cast_to(x, rows[r][0].dtype());
+      update(rows[r], mine);
     }
     return std::vector<Tensor>{};
   });
