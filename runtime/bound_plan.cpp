@@ -77,6 +77,9 @@ void place_barriers(const Plan& plan, BoundPlan& bound) {
     else skipped = skipped || (declared && solo_before);
     (l.solo ? solo_before : split_before) = true;
   }
+  for (size_t i = 0; i < bound.launches.size(); ++i)
+    if (i == 0 || bound.launches[i].barrier) bound.phases.push_back(static_cast<int32_t>(i));
+  bound.phases.push_back(static_cast<int32_t>(bound.launches.size()));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 
 namespace kiln {
 
-/// A launch with its numbers. `solo` launches run on rank 0 alone; the others are split, starting at rank
-/// `turn` of the team, so that independent launches of few tasks run side by side.
+/// A launch with its numbers. `solo` launches are share 0 alone; the others are split, starting at share
+/// `turn`, so that independent launches of few tasks run side by side.
 struct BoundLaunch {
   int32_t kernel = 0;
   int32_t first_dim = 0;  ///< in BoundPlan::launch_dims
@@ -45,12 +45,14 @@ struct BoundPlan {
   std::vector<int64_t> dims;         ///< Plan::dims, evaluated
   std::vector<int64_t> launch_dims;  ///< what the kernels read, launch after launch
   std::vector<BoundLaunch> launches;
+  std::vector<int32_t> phases;  ///< first launch of each, between the places where threads meet; and the end
   std::vector<int64_t> offsets, sizes;  ///< by buffer; bytes
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< of the launch that needs most, for one thread
   double alone_ns = 0;        ///< estimate_ns(1)
   mutable ThreadTrial trial;  ///< for calls shorter than WorkModel::kTrialNs
 
+  int phase_count() const { return static_cast<int>(phases.size()) - 1; }
   /// Estimated time of one call on `threads` threads.
   double estimate_ns(int threads) const;
   /// The number up to `available` with the best estimate; 1 where the gain is not worth it: threads that are

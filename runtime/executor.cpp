@@ -52,13 +52,19 @@ struct Executable::Frame {
   std::byte* scratch;
   int64_t scratch_stride;
 
-  void launch(const BoundLaunch& l, int rank, int size) const {
-    const int64_t share = l.solo ? rank : (rank + l.turn) % size;
-    const int64_t begin = l.solo ? 0 : l.tasks * share / size;
-    const int64_t end = l.solo ? l.tasks : l.tasks * (share + 1) / size;
-    if (begin >= end || (l.solo && rank != 0)) return;
+  void launch(const BoundLaunch& l, int share, int size) const {
+    const int64_t part = l.solo ? share : (share + l.turn) % size;
+    const int64_t begin = l.solo ? 0 : l.tasks * part / size;
+    const int64_t end = l.solo ? l.tasks : l.tasks * (part + 1) / size;
+    if (begin >= end || (l.solo && share != 0)) return;
     kernels[l.kernel](args + l.first_arg, bound->launch_dims.data() + l.first_dim, begin, end,
-                      scratch + scratch_stride * rank);
+                      scratch + scratch_stride * share);
+  }
+  /// The launches of one phase.
+  void phase(int i, int share, int size) const {
+    for (int32_t l = bound->phases[static_cast<size_t>(i)]; l < bound->phases[static_cast<size_t>(i) + 1];
+         ++l)
+      launch(bound->launches[static_cast<size_t>(l)], share, size);
   }
 };
 
@@ -152,33 +158,16 @@ int Executable::choose_threads(std::span<const int64_t> symbols, int available) 
   return bind(symbols)->choose_threads(available, true);
 }
 
-namespace {
-
-void walk(const auto& frame, Team& team) {
-  team.run([&](int rank, int size) {
-    for (const BoundLaunch& l : frame.bound->launches) {
-      if (l.barrier) team.barrier();
-      frame.launch(l, rank, size);
-    }
-  });
-}
-
-}  // namespace
-
 void Executable::walk_profiled(const Frame& frame, Team& team, Profiler& profiler) const {
   std::vector<int64_t> ns(plan_.launches.size());
   const int64_t start = now_ns();
-  team.run([&](int rank, int size) {
-    int64_t last = now_ns();
-    for (size_t i = 0; i < ns.size(); ++i) {
-      frame.launch(frame.bound->launches[i], rank, size);
-      team.barrier();
-      if (rank != 0) continue;
-      const int64_t now = now_ns();
-      ns[i] = now - last;
-      last = now;
-    }
-  });
+  int64_t last = start;
+  for (size_t i = 0; i < ns.size(); ++i) {
+    team.run(1, [&](int, int share) { frame.launch(frame.bound->launches[i], share, team.size()); });
+    const int64_t now = now_ns();
+    ns[i] = now - last;
+    last = now;
+  }
   profiler.record(plan_, frame.bound->dims, ns, now_ns() - start);
 }
 
@@ -210,7 +199,7 @@ void Executable::run(const Invocation& call) const {
 
   const Frame frame{&bound, kernels_.data(), args, stride ? arena.data() + scratch_at : nullptr, stride};
   if (call.profiler) walk_profiled(frame, team, *call.profiler);
-  else walk(frame, team);
+  else team.run(bound.phase_count(), [&](int i, int share) { frame.phase(i, share, team.size()); });
   arena.check_guard();
   if (!small) pool.note_use();
   if (trial) bound.trial.note(team.size(), static_cast<double>(now_ns() - start));

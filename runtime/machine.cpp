@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -89,20 +90,19 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The best rate of `work` (amount done per call by one member) over the team, within `seconds`.
-double best_rate(Team& team, double seconds, const std::function<double(int rank)>& work) {
+/// The best rate of `work` (amount done per call by one share) over the team, within `seconds`.
+double best_rate(Team& team, double seconds, const std::function<double(int share)>& work) {
   double best = 0;
-  std::vector<double> amount(static_cast<size_t>(team.size()));
+  std::vector<double> amount(static_cast<size_t>(team.size())), start(amount.size());
   for (const double stop = now_s() + seconds; now_s() < stop;) {
-    double start = 0, total = 0;
-    team.run([&](int rank, int) {
-      team.barrier();
-      if (rank == 0) start = now_s();
-      amount[static_cast<size_t>(rank)] = work(rank);
+    // The first phase wakes the members.
+    team.run(2, [&](int phase, int share) {
+      if (phase == 0) return;
+      start[static_cast<size_t>(share)] = now_s();
+      amount[static_cast<size_t>(share)] = work(share);
     });
-    const double took = now_s() - start;
-    for (const double a : amount) total += a;
-    best = std::max(best, total / took);
+    const double took = now_s() - *std::min_element(start.begin(), start.end());
+    best = std::max(best, std::accumulate(amount.begin(), amount.end(), 0.0) / took);
   }
   return best;
 }
@@ -112,8 +112,8 @@ double measure_flops(Team& team) {
   double best = 0;
   std::vector<float> sinks(static_cast<size_t>(team.size()) * 16);
   for (const FmaLoop loop : loops) {
-    best = std::max(best, best_rate(team, kSeconds / static_cast<double>(loops.size()), [&](int rank) {
-                      return loop(100'000, &sinks[static_cast<size_t>(rank) * 16]);
+    best = std::max(best, best_rate(team, kSeconds / static_cast<double>(loops.size()), [&](int share) {
+                      return loop(100'000, &sinks[static_cast<size_t>(share) * 16]);
                     }));
   }
   return best;
@@ -142,11 +142,11 @@ double measure_copy(Team& team) {
   const ArenaLease memory =
       ArenaPool::shared().lease(2 * half * static_cast<size_t>(team.size()), false, nullptr);
   std::vector<size_t> next(static_cast<size_t>(team.size()) * 8);
-  const auto start = [&](int rank) { return memory.data() + 2 * half * static_cast<size_t>(rank); };
-  team.run([&](int rank, int) { std::memset(start(rank), 1, 2 * half); });
-  return best_rate(team, kSeconds, [&](int rank) {
-    const size_t at = next[static_cast<size_t>(rank) * 8]++ % slices * kSlice;
-    stream_copy(start(rank) + half + at, start(rank) + at, kSlice);
+  const auto start = [&](int share) { return memory.data() + 2 * half * static_cast<size_t>(share); };
+  team.run(1, [&](int, int share) { std::memset(start(share), 1, 2 * half); });
+  return best_rate(team, kSeconds, [&](int share) {
+    const size_t at = next[static_cast<size_t>(share) * 8]++ % slices * kSlice;
+    stream_copy(start(share) + half + at, start(share) + at, kSlice);
     return 2.0 * static_cast<double>(kSlice);
   });
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SPMD thread pool: a leased team runs one function on every member, with a barrier between phases.
-// One execution leases the pool as a whole; a second concurrent one gets a team of its caller's thread alone.
-// Must not touch OpenMP or any other library's threads.
+// The thread pool: a leased team runs phases of shares. Any member that is awake takes any share, its own
+// first, so that nobody waits for a thread that the machine does not run just now. One execution leases the
+// pool as a whole; a second concurrent one gets a team of its caller's thread alone. Must not touch OpenMP or
+// any other library's threads.
 #pragma once
 
 #include <atomic>
@@ -17,23 +18,6 @@ namespace kiln {
 /// call.
 int default_threads();
 
-/// A barrier for a fixed number of threads: generation counting, spins a bounded time, then sleeps.
-class SpinBarrier {
- public:
-  explicit SpinBarrier(int threads = 1, bool spin = true) { reset(threads, spin); }
-  /// Changes the number of threads. Only while nobody waits. `spin` = false sleeps at once, for teams larger
-  /// than the machine: a spinning thread would keep the awaited one off its CPU.
-  void reset(int threads, bool spin);
-  /// Returns when all threads have called it; what each wrote before is then visible to all.
-  void wait();
-
- private:
-  int threads_ = 1;
-  int64_t spin_ns_ = 0;
-  alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<int> generation_{0};
-};
-
 class ThreadPool;
 
 /// Exclusive use of a pool by one execution, until destroyed.
@@ -43,24 +27,23 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  /// Members, the caller's thread included.
+  /// Shares of each phase: as many as the team has members, the caller's thread included.
   int size() const { return size_; }
-  /// Runs f(rank, size) on every member (the caller is rank 0) and waits for all.
-  /// Throws: the first exception of a member, after all have returned. A member of a team that meets at
-  /// barriers must not throw: the others would wait for it.
+  /// Calls f(phase, share) once for every share of phases 0 to phases - 1. A phase begins when the one before
+  /// is done, and sees all it wrote; its shares run side by side, on whatever threads. Waits for all.
+  /// Throws: the first exception of a share; the shares that have not begun by then are left out.
   template <typename F>
-  void run(F&& f) {
+  void run(int phases, F&& f) {
     using Body = std::remove_reference_t<F>;
-    run_erased([](void* body, int rank, int size) { (*static_cast<Body*>(body))(rank, size); },
-               const_cast<void*>(static_cast<const void*>(&f)));
+    run_erased(
+        phases, [](void* body, int phase, int share) { (*static_cast<Body*>(body))(phase, share); },
+        const_cast<void*>(static_cast<const void*>(&f)));
   }
-  /// Meets all other members. Only inside run().
-  void barrier();
 
  private:
   friend class ThreadPool;
   Team(ThreadPool* pool, int size) : pool_(pool), size_(size) {}
-  void run_erased(void (*call)(void*, int, int), void* body);
+  void run_erased(int phases, void (*call)(void*, int, int), void* body);
   ThreadPool* pool_;  // null: the caller's thread alone
   int size_;
 };
@@ -89,24 +72,37 @@ class ThreadPool {
  private:
   friend class Team;
   struct Worker;
+  struct alignas(64) Share {
+    std::atomic<uint64_t> next{0};  // the first phase that nobody has begun
+  };
   void grow(int threads);
   void work(Worker& me, int rank);
-  void call_member(int rank);
-  void start(void (*call)(void*, int, int), void* body, int size);
-  void finish();
+  void take_part(int rank, bool alone);
+  bool take_share(uint64_t phase, int share);
+  bool take_other_share(uint64_t phase, int rank);
+  void run_share(uint64_t phase, int share);
+  uint64_t open_phase() const;
+  void await_phase_after(uint64_t phase);
+  void run_job(int phases, void (*call)(void*, int, int), void* body);
 
-  // The job: written by the leaseholder before it hands out tickets, constant until all have finished.
+  // The job: written by the leaseholder before it opens the first phase, constant until the last is done.
+  // Only who has taken a share may look at it: the job cannot end before that share does.
   void (*call_)(void*, int, int) = nullptr;
   void* body_ = nullptr;
-  int size_ = 1;
-  bool spin_ = true;
-  SpinBarrier barrier_;
+  int phases_ = 0;
   std::exception_ptr error_;
+
+  std::atomic<int> size_{1};
+  std::atomic<bool> spin_{true}, stop_{false};
+  std::vector<Share> shares_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  uint64_t job_ = 0;
   std::atomic<int64_t> last_use_ns_{0};
   alignas(64) std::atomic<bool> leased_{false};
   std::atomic<bool> failed_{false};
-  alignas(64) std::atomic<int> pending_{0};
+  alignas(64) std::atomic<uint64_t> state_;  // the open phase of the job, and how many of its shares are done
+  alignas(64) std::atomic<int> resting_{0};  // workers asleep between jobs
+  alignas(64) std::atomic<int> sleepers_{0}, alarm_{0};  // members asleep within one
 };
 
 namespace detail {

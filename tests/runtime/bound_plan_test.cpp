@@ -34,6 +34,8 @@ std::string barriers(const std::string& text) {
     if (l.barrier) out += ' ';
     out += l.solo ? 's' : 'P';
   }
+  EXPECT_EQ(bound->phase_count(), 1 + std::count(out.begin(), out.end(), ' ')) << text;
+  EXPECT_EQ(bound->phases.back(), static_cast<int32_t>(bound->launches.size()));
   return out;
 }
 
@@ -41,6 +43,8 @@ TEST(BoundPlan, LeavesOutBarriersWithinOneThread) {
   EXPECT_EQ(barriers("S S S"), "sss");
   EXPECT_EQ(barriers("s s S"), "sss");
   EXPECT_EQ(barriers(" P P"), "P P");
+  EXPECT_EQ(bind_plan(plan_of("P P S"), {})->phases, (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(bind_plan(plan_of(""), {})->phase_count(), 0);
   EXPECT_EQ(barriers("S P S"), "s P s");
   EXPECT_EQ(barriers("Ps"), "Ps");
   EXPECT_EQ(barriers("s sP"), "ss P");  // P must see the first launch

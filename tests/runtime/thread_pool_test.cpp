@@ -19,35 +19,56 @@
 namespace kiln {
 namespace {
 
-TEST(ThreadPool, RunsEveryRankOnce) {
+TEST(ThreadPool, RunsEveryShareOnce) {
   ThreadPool pool;
   for (int round = 0; round < 50; ++round) {
     for (int n = 1; n <= 8; ++n) {
       Team team = pool.lease(n);
       ASSERT_EQ(team.size(), n);
       std::vector<int> seen(static_cast<size_t>(n), 0);
-      team.run([&](int rank, int size) { seen[static_cast<size_t>(rank)] += size; });
-      EXPECT_EQ(seen, std::vector<int>(static_cast<size_t>(n), n));
+      team.run(3, [&](int phase, int share) { seen[static_cast<size_t>(share)] += 1 + 10 * phase; });
+      EXPECT_EQ(seen, std::vector<int>(static_cast<size_t>(n), 33));
+      team.run(0, [&](int, int) { ADD_FAILURE(); });
     }
   }
 }
 
-TEST(ThreadPool, BarrierSeparatesPhases) {
+TEST(ThreadPool, APhaseSeesTheOneBefore) {
   ThreadPool pool;
   for (int n = 1; n <= 8; ++n) {
     constexpr int kPhases = 200;
     std::vector<int> a(static_cast<size_t>(n), 0), b(static_cast<size_t>(n), 0);
     Team team = pool.lease(n);
-    team.run([&](int rank, int) {
-      for (int phase = 0; phase < kPhases; ++phase) {
-        auto& from = phase % 2 ? b : a;
-        auto& to = phase % 2 ? a : b;
-        to[static_cast<size_t>(rank)] = 1 + *std::min_element(from.begin(), from.end());
-        team.barrier();
-      }
+    team.run(kPhases, [&](int phase, int share) {
+      auto& from = phase % 2 ? b : a;
+      auto& to = phase % 2 ? a : b;
+      to[static_cast<size_t>(share)] = 1 + *std::min_element(from.begin(), from.end());
     });
     for (const int v : a) EXPECT_EQ(v, kPhases) << n;
   }
+}
+
+TEST(ThreadPool, WorkersOfALargerTeamTakeOnlySharesThatExist) {
+  ThreadPool pool;
+  for (int round = 0; round < 2000; ++round)
+    for (const int n : {4, 2, 3}) {
+      Team team = pool.lease(n);
+      std::atomic<int> count{0}, beyond{0};
+      team.run(40, [&](int, int share) { ++count, beyond += share >= n; });
+      ASSERT_EQ(beyond, 0);
+      ASSERT_EQ(count, 40 * n);
+    }
+}
+
+TEST(ThreadPool, SharesRunSideBySide) {
+  ThreadPool pool;
+  Team team = pool.lease(2);
+  std::atomic<int> here{0};
+  team.run(1, [&](int, int) {  // each waits for the other: one thread alone would never finish
+    here.fetch_add(1);
+    while (here.load() < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(here, 2);
 }
 
 TEST(ThreadPool, SecondLeaseIsTheCallerAlone) {
@@ -57,16 +78,49 @@ TEST(ThreadPool, SecondLeaseIsTheCallerAlone) {
   {
     Team second = pool.lease(3);
     EXPECT_EQ(second.size(), 1);
+    const auto caller = std::this_thread::get_id();
     int runs = 0;
-    second.run([&](int rank, int size) {
-      EXPECT_EQ(rank, 0);
-      EXPECT_EQ(size, 1);
-      second.barrier();
-      ++runs;
+    second.run(2, [&](int phase, int share) {
+      EXPECT_EQ(share, 0);
+      EXPECT_EQ(phase, runs++);
+      EXPECT_EQ(std::this_thread::get_id(), caller);
     });
-    EXPECT_EQ(runs, 1);
+    EXPECT_EQ(runs, 2);
   }
   EXPECT_EQ(pool.lease(3).size(), 1);  // the second team gave back nothing that was not its own
+}
+
+double process_cpu_ms() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+TEST(ThreadPool, AThreadThatDoesNotRunIsNotWaitedFor) {
+  // Two threads that share one CPU: only one runs at a time, and it must not wait awake for the other.
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "one CPU";
+  CPU_ZERO(&one);
+  for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c)
+    if (CPU_ISSET(c, &before)) CPU_SET(c, &one);
+  ThreadPool pool;
+  Team team = pool.lease(2);
+  team.run(1, [&](int, int) { sched_setaffinity(0, sizeof one, &one); });
+  std::atomic<int> here{0};
+  team.run(1, [&](int, int) {  // both, now that one may have taken the two shares above
+    here.fetch_add(1);
+    while (here.load() < 2) std::this_thread::yield();
+    sched_setaffinity(0, sizeof one, &one);
+  });
+  const double start = process_cpu_ms();
+  int64_t sum = 0;
+  for (int job = 0; job < 500; ++job)
+    team.run(20, [&](int phase, int share) { sum += share == 0 ? phase : 0; });
+  const double took = process_cpu_ms() - start;
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(sum, 500 * 190);
+  EXPECT_LT(took, 300.0);  // 10000 phases; a wait of 100 us in each would take 1000 ms
 }
 
 TEST(ThreadPool, ManyHostThreadsShareOnePool) {
@@ -80,11 +134,8 @@ TEST(ThreadPool, ManyHostThreadsShareOnePool) {
         const bool alone = team.size() == 1;
         EXPECT_EQ(alone ? 0 : leased.fetch_add(1), 0);
         std::vector<int> sum(static_cast<size_t>(team.size()), 0);
-        team.run([&](int rank, int) {
-          sum[static_cast<size_t>(rank)] = 1;
-          team.barrier();
-        });
-        total += std::accumulate(sum.begin(), sum.end(), 0) / team.size();
+        team.run(2, [&](int, int share) { ++sum[static_cast<size_t>(share)]; });
+        total += std::accumulate(sum.begin(), sum.end(), 0) / team.size() / 2;
         if (!alone) leased.fetch_sub(1);
       }
     });
@@ -100,43 +151,39 @@ TEST(ThreadPool, FourOversubscribedPoolsFinish) {
       ThreadPool pool;
       Team team = pool.lease(8);
       std::atomic<int> count{0};
-      team.run([&](int, int) {
-        for (int i = 0; i < 100; ++i) {
-          count.fetch_add(1, std::memory_order_relaxed);
-          team.barrier();
-        }
-      });
+      team.run(100, [&](int, int) { count.fetch_add(1, std::memory_order_relaxed); });
       EXPECT_EQ(count, 100 * team.size());
     });
   }
   for (auto& h : hosts) h.join();
 }
 
-TEST(ThreadPool, ThrowsAMembersExceptionAndGoesOn) {
+TEST(ThreadPool, ThrowsAnExceptionOfAShareAndGoesOn) {
   ThreadPool pool;
   Team team = pool.lease(4);
   for (int bad = 0; bad < 4; ++bad) {
     try {
-      team.run([&](int rank, int) { KILN_CHECK(rank != bad, invalid, "rank {} failed", rank); });
+      team.run(2, [&](int phase, int share) {
+        EXPECT_EQ(phase, 0) << "after a failure";
+        KILN_CHECK(share != bad, invalid, "share {} failed", share);
+      });
       FAIL();
     } catch (const Error& e) {
-      EXPECT_EQ(std::string(e.what()), fmt::format("rank {} failed", bad));
+      EXPECT_EQ(std::string(e.what()), fmt::format("share {} failed", bad));
     }
     std::atomic<int> ok{0};
-    team.run([&](int, int) { ++ok; });
-    EXPECT_EQ(ok, 4);
+    team.run(2, [&](int, int) { ++ok; });
+    EXPECT_EQ(ok, 8);
   }
 }
 
 TEST(ThreadPool, UsesNoCpuBetweenSteps) {
   ThreadPool pool;
-  pool.lease(4).run([](int, int) {});
+  pool.lease(4).run(1, [](int, int) {});
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  timespec before, after;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+  const double before = process_cpu_ms();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  const double ms = (after.tv_sec - before.tv_sec) * 1e3 + (after.tv_nsec - before.tv_nsec) * 1e-6;
+  const double ms = process_cpu_ms() - before;
   EXPECT_LT(ms, 20.0);
 }
 
