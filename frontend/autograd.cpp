@@ -101,8 +101,12 @@ class Tape {
   /// The hooks that see the gradient of `v`, or null.
   const HookList* hooks_of(Value v) const {
     if (const auto leaf = leaf_of.find(v.id); leaf != leaf_of.end()) return leaf->second->hooks.get();
-    const auto node = node_of.find(v.id);
-    return node == node_of.end() || node->second->boundary ? nullptr : node->second->hooks.get();
+    const auto at = node_of.find(v.id);
+    if (at == node_of.end()) return nullptr;
+    const GradNode& n = *at->second;
+    const bool inside =
+        n.boundary && n.boundary->inner(n.boundary_output, calls_.at(n.boundary.get()).outputs);
+    return inside ? nullptr : n.hooks.get();
   }
 
   /// Nothing on this tape can be differentiated again.
@@ -175,7 +179,7 @@ class Tape {
         KILN_ASSERT(at != call.inputs.end(), "input {} of a compiled forward is not on the tape", input);
         give(static_cast<size_t>(at - call.inputs.begin()), b_.add(g));
       };
-      boundary.backward(known, pass_on, loc_);
+      boundary.backward(call.outputs, known, pass_on, loc_);
     };
   }
 
@@ -227,7 +231,7 @@ void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
       continue;
     }
     SuspendTrace eager;
-    const bool shared = g.impl()->storage.use_count() > 1 || !g.is_contiguous();
+    const bool shared = g.impl().use_count() > 1 || g.impl()->storage.use_count() > 1 || !g.is_contiguous();
     leaf->grad = shared ? g.detach().clone().impl() : g.impl();
   }
 }

@@ -17,9 +17,13 @@ using BoundaryGrads = std::vector<std::pair<int, Tensor>>;
 struct GradBoundary {
   virtual ~GradBoundary() = default;
   using Give = std::function<void(int input, const Tensor& gradient)>;
-  /// Runs the compiled backward for gradients of results, calling the hooks of values made in the forward and
-  /// of its results; gives the gradient of each input as soon as it is complete.
-  virtual void backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) = 0;
+  /// Runs the compiled backward of `outputs` for gradients of some, calling the hooks of values made in the
+  /// forward; gives the gradient of each input as soon as it is complete.
+  virtual void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+                        SourceLoc loc) = 0;
+  /// Whether others of `outputs` depend on result `output`: its gradient is complete only on the way, and its
+  /// hooks are called there.
+  virtual bool inner(int output, const std::vector<int>& outputs) const = 0;
   /// A backward without retain_graph has used up the history of these results.
   virtual void consume(const std::vector<int>& outputs) = 0;
   /// Whether a part of the history of result `output` is used up.

@@ -37,7 +37,8 @@ Cursor::~Cursor() {
   if (primary_) trie_.primary_busy = false;
 }
 
-ExternalMeta Cursor::meta_of(const TensorImpl& t) const {
+ExternalMeta Cursor::meta_of(TensorImpl& t) const {
+  if (t.base) refresh_view(t);
   ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t)};
   const auto it = storages_.find(t.storage.get());
   if (it == storages_.end()) return m;

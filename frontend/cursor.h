@@ -94,7 +94,7 @@ class Cursor {
   }
   bool matches(const Event& e, const CallInfo& info) const;
   bool matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const;
-  ExternalMeta meta_of(const TensorImpl& t) const;
+  ExternalMeta meta_of(TensorImpl& t) const;
   void bind(const Binding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
   void set_flags(Slot slot, bool requires_grad);

@@ -46,8 +46,8 @@ void set_history(TensorImpl& t, const std::shared_ptr<GradNode>& node) {
   t.grad_fn = node;
   t.requires_grad = node != nullptr;
   t.is_leaf = !node;
+  t.hooks.reset();  // they stay with what the tensor held
   if (!node) return;
-  if (t.hooks) node->hooks = t.hooks;
   node->output_version = t.storage->version;
   node->saved_output = alias_without_history(t);
 }

@@ -368,9 +368,9 @@ void Cursor::attach_boundaries(const Stage& stage) {
   const std::vector<GradEdge> inputs = edges_to(stage.backward->inputs());
   SavedCall saved = save_for(*stage.backward);
   for (size_t i = 0; i < roots.size(); ++i) {  // hooks may be added later, and outlive the handle
-    const ImplPtr t = impl_of(roots[i]);
-    if (!t->hooks) t->hooks = std::make_shared<HookList>();
-    saved.hooks[stage.backward->root_value(static_cast<int>(i)).id] = t->hooks;
+    std::shared_ptr<HookList>& hooks = saved.hooks[stage.backward->root_value(static_cast<int>(i)).id];
+    if (!hooks) hooks = std::make_shared<HookList>();
+    impl_of(roots[i])->hooks = hooks;  // those of what it held before stay with that
   }
   const auto boundary = std::make_shared<CallBoundary>(stage.backward, std::move(saved));
   for (size_t i = 0; i < roots.size(); ++i) {

@@ -62,8 +62,7 @@ struct GradNode {
   uint32_t output_version = 0;
   std::shared_ptr<HookList> hooks;  ///< of the tensor this node produced
   bool released = false;            ///< a backward without retain_graph has consumed it
-  /// For a result of a compiled forward, which is differentiated with its siblings; `op` is unused then, and
-  /// hooks are called by the boundary.
+  /// For a result of a compiled forward, which is differentiated with its siblings; `op` is unused then.
   std::shared_ptr<GradBoundary> boundary;
   int boundary_output = 0;
   std::vector<int> boundary_inputs;  ///< numbers of `inputs` among those of the boundary

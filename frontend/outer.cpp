@@ -136,8 +136,14 @@ std::vector<HostTensor> OuterBackward::part_inputs(const Part& part, const Saved
   return inputs;
 }
 
-void OuterBackward::run(const SavedCall& call, const BoundaryGrads& grads, const GradBoundary::Give& give,
-                        SourceLoc loc) {
+bool OuterBackward::inner(int root, const std::vector<int>& roots) const {
+  return std::any_of(roots.begin(), roots.end(), [&](int other) {
+    return other != root && reach_[static_cast<size_t>(other)].history.count(root_value(root).id) > 0;
+  });
+}
+
+void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, const BoundaryGrads& grads,
+                        const GradBoundary::Give& give, SourceLoc loc) {
   std::vector<int> with_grad;
   std::vector<Tensor> results;
   std::vector<uint64_t> scalars = call.scalars;
@@ -148,6 +154,8 @@ void OuterBackward::run(const SavedCall& call, const BoundaryGrads& grads, const
   std::set<int> hooked;
   for (const auto& [value, hooks] : call.hooks)
     if (!hooks->empty()) hooked.insert(value);
+  for (int root : roots)
+    if (!inner(root, roots)) hooked.erase(root_value(root).id);
   for (const Part& part : variant(with_grad, hooked)) {
     std::vector<HostTensor> outputs;
     for (const Type& t : part.outputs) {
@@ -183,10 +191,11 @@ std::shared_ptr<GradNode> CallBoundary::result(const TensorImpl& t, int root,
   return node;
 }
 
-void CallBoundary::backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) {
+void CallBoundary::backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+                            SourceLoc loc) {
   KILN_ASSERT(call_, "a compiled forward without memory is differentiated");
   const std::shared_ptr<const SavedCall> call = call_;  // a hook may consume it
-  outer_->run(*call, grads, give, loc);
+  outer_->run(*call, outputs, grads, give, loc);
 }
 
 void CallBoundary::consume(const std::vector<int>& outputs) {

@@ -45,8 +45,11 @@ class OuterBackward {
   /// Carried buffers and externals that a backward of any roots may read.
   const std::set<int>& carried() const { return carried_; }
   const std::set<int>& externals() const { return externals_; }
-  /// Runs the backward for the given root gradients. Threads: any.
-  void run(const SavedCall& call, const BoundaryGrads& grads, const GradBoundary::Give& give, SourceLoc loc);
+  /// Whether another one of `roots` depends on `root`.
+  bool inner(int root, const std::vector<int>& roots) const;
+  /// Runs the backward of `roots` for the given root gradients. Threads: any.
+  void run(const SavedCall& call, const std::vector<int>& roots, const BoundaryGrads& grads,
+           const GradBoundary::Give& give, SourceLoc loc);
 
  private:
   /// What root gradients flow through.
@@ -93,7 +96,11 @@ class CallBoundary : public GradBoundary, public std::enable_shared_from_this<Ca
   std::shared_ptr<GradNode> result(const TensorImpl& t, int root, const std::vector<GradEdge>& inputs,
                                    SourceLoc loc);
 
-  void backward(const BoundaryGrads& grads, const Give& give, SourceLoc loc) override;
+  void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+                SourceLoc loc) override;
+  bool inner(int output, const std::vector<int>& outputs) const override {
+    return outer_->inner(output, outputs);
+  }
   void consume(const std::vector<int>& outputs) override;
   bool consumed(int output) const override { return consumed_[static_cast<size_t>(output)]; }
 

@@ -290,7 +290,16 @@ void Cursor::note_hook(const Tensor& t, SourceLoc loc) {
   const Tensor* operands[] = {&t};
   call_many("register_hook", loc, operands, {}, {}, [&](const std::vector<Tensor>&) {
     const Slot s = slot_of(*t.impl());
-    recorder_->hooked[recorder_->read(s, origin()).id] = s;
+    int value = recorder_->read(s, origin()).id;
+    for (const auto& [id, leaf] : recorder_->leaf_values)
+      if (leaf == s) value = id;
+    for (const auto& [id, slot] : recorder_->hooked)
+      KILN_CHECK(
+          slot != s || id == value || recorder_->leaf_values.count(id), unsupported,
+          "register_hook ({}): {} was written in place after a hook was added to it (add all hooks before "
+          "the write, or hook a copy)",
+          loc.str(), describe(*t.impl()));
+    recorder_->hooked[value] = s;
     return std::vector<Tensor>{t};
   });
 }

@@ -46,6 +46,36 @@ TEST_P(Autograd, AccumulatesAndClears) {
   EXPECT_EQ(values(w.grad()), (Floats{1, 1}));
 }
 
+TEST_P(Autograd, LeavesDoNotShareAGradient) {
+  Tensor w, v;
+  run([&] {
+    w = vec({1, 2}, true);
+    v = vec({3, 4}, true);
+    sum((w + v) * 2.0).backward();
+    sum(w * 3.0).backward();
+  });
+  EXPECT_EQ(values(w.grad()), (Floats{5, 5}));
+  EXPECT_EQ(values(v.grad()), (Floats{2, 2}));
+}
+
+TEST_P(Autograd, HooksStayWithWhatTheTensorHeld) {
+  Tensor w;
+  std::vector<Floats> seen;
+  run([&] {
+    seen.clear();
+    w = vec({1, 2}, true);
+    Tensor y = w * 2.0;
+    y.register_hook([&](const Tensor& g) {
+      seen.push_back(values(g));
+      return Tensor();
+    });
+    y.mul_(3.0);
+    sum(y * 5.0).backward();
+  });
+  EXPECT_EQ(seen, (std::vector<Floats>{{15, 15}}));
+  EXPECT_EQ(values(w.grad()), (Floats{30, 30}));
+}
+
 TEST_P(Autograd, SeedGradient) {
   Tensor w;
   run([&] {

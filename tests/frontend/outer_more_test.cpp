@@ -193,6 +193,45 @@ const Case kHistories[] = {
          sum(h).backward();
        };
      }},
+    {"BackwardOfAResultInsideAnother",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors&) {
+         Tensor a = l.w * l.v;
+         a.register_hook(l.hook("a", 2));
+         return Tensors{sum(a * a)};
+       });
+       auto g = l.wrap([&l](const Tensors& y) {
+         const Tensor before = exp(l.v * 0.1);
+         y[0].backward();
+         return Tensors{l.w.grad() * before};
+       });
+       return [f, g, &l] { l.tell("y", g(f({}))[0]); };
+     }},
+    {"ViewOfAWrittenBase",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) { return Tensors{sum(h[0] * l.v.view({2, 1}))}; });
+       return [f, &l] {
+         Tensor base = l.w * 2.0;
+         const Tensor shown = base.view({2, 1});
+         base.mul_(l.w);
+         f({shown})[0].backward();
+       };
+     }},
+    {"HooksOfAnOperandWrittenInside",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) {
+         Tensor t = h[0];
+         t.mul_(3.0);
+         return Tensors{};
+       });
+       return [f, &l] {
+         Tensor h = l.w * 2.0;
+         h.register_hook(l.hook("h", 2));
+         f({h});
+         h.register_hook(l.hook("after", 5));
+         sum(h * l.v).backward();
+       };
+     }},
     {"BackwardOfTheOperandItself",
      [](Lab& l) {
        auto f = l.wrap([&l](const Tensors& h) {
@@ -372,6 +411,22 @@ const Case kForms[] = {
          f({buffer});
          l.told += fmt::format(" {}", buffer.requires_grad());
          sum(buffer * buffer).backward();
+       };
+     }},
+    {"HookThenWrite",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors&) {
+         Tensor a = l.w * 2.0;
+         a.register_hook(l.hook("a", 2));
+         a.mul_(l.v);
+         return Tensors{a};
+       });
+       return [f, &l] {
+         Tensor y = f({})[0];
+         y.register_hook(l.hook("later", 5));
+         y.add_(l.w);
+         y.register_hook(l.hook("last", 7));
+         sum(y).backward();
        };
      }},
     {"NestedCalls",

@@ -157,6 +157,43 @@ TEST_P(Outer, HooksMadeInside) {
   }
 }
 
+TEST_P(Outer, HookAfterAWriteToAHookedTensorIsAnError) {
+  Tensor w = vec({2}, true);
+  auto f = compile(
+      [&] {
+        Tensor a = w * 3.0;
+        a.register_hook([](const Tensor& g) { return g * 2.0; });
+        a.mul_(2.0);
+        a.register_hook([](const Tensor& g) { return g * 5.0; });
+        return a;
+      },
+      options());
+  EXPECT_NE(error_of([&] { f(); })
+                .find(": f32[1] was written in place after a hook was added to it (add all "
+                      "hooks before the write, or hook a copy)"),
+            std::string::npos);
+}
+
+TEST_P(Outer, BackwardThatLeavesTheTraceNeedsARunPoint) {
+  Tensor w = vec({2}, true);
+  CompileOptions o = options();
+  o.full_graph = true;
+  auto f = compile([&](const Tensor& h) { sum(h * w).backward(); }, o);
+  const std::string text = error_of([&] { f(w * 2.0); });
+  EXPECT_TRUE(text.ends_with(
+      "f32[] depends on a tensor with a history made outside the compiled callable; to go on there is a host "
+      "read, which full_graph forbids (detach that tensor, or make it inside)"))
+      << text;
+  f(vec({4}));
+  EXPECT_EQ(values(w.grad()), (Floats{4}));
+  CompileOptions frozen = options();
+  frozen.frozen = true;
+  frozen.name = "ice";
+  auto g = compile([&](const Tensor& h) { sum(h * w).backward(); }, frozen);
+  EXPECT_EQ(error_of([&] { g(w * 2.0); }),
+            "unsupported: ice: a frozen callable cannot have a backward that leaves it");
+}
+
 TEST_P(Outer, TrainsLikeEager) {
   auto train = [&](bool compiled) {
     manual_seed(5);
