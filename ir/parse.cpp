@@ -16,7 +16,7 @@ class Parser {
 
   Graph graph() {
     word("graph");
-    g_.name = name();
+    g_.name = try_punct('"') ? quoted() : name();
     punct('{');
     while (!try_punct('}')) statement();
     skip();

@@ -2,11 +2,13 @@
 // Text form of graphs. One line per input, node and output, so that dumps diff well; values are numbered in
 // the order of the text, which the parser gives them too:
 //
-//   graph NAME {
+//   graph NAME {                                     a word, else in quotes
 //     %0 = input f32[B,784] arg "x"
 //     %3 = f32[B,1024] dot_general %0, %1 {batch_a=[], ...}   // model.cpp:21 blocks.0/linear
 //     output %9 alias=2 "fc1.weight"
 //   }
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "ir/graph.h"
@@ -39,6 +41,14 @@ std::string quoted(const std::string& s) {
   }
   return out + "\"";
 }
+
+/// A graph's name, quoted unless it is one word.
+std::string graph_name(const std::string& s) {
+  const bool word = !s.empty() && std::all_of(s.begin(), s.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  });
+  return word ? s : quoted(s);
+}
 }  // namespace
 
 std::string attr_str(const AttrValue& v) { return std::visit(AttrPrinter(), v); }
@@ -54,7 +64,7 @@ std::string print(const Graph& g, const PrintOptions& o) {
   std::vector<int> number(g.value_count(), -1);
   int next = 0;
   auto define = [&](Value v) { return number[v.id] = next++; };
-  std::string out = fmt::format("graph {} {{\n", o.canonical ? "g" : g.name);
+  std::string out = fmt::format("graph {} {{\n", o.canonical ? "g" : graph_name(g.name));
   for (const GraphInput& in : g.inputs)
     out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(),
                        to_string(in.kind), o.canonical || in.name.empty() ? "" : " " + quoted(in.name));

@@ -84,6 +84,10 @@ TEST(Graph, NamesMayHoldQuotes) {
   Graph g;
   g.add_output(g.add_input({DType::f32, {}}, InputKind::arg, R"(a "b" \c)"), -1, "\"");
   EXPECT_EQ(print(parse_graph(print(g))), print(g));
+  for (const char* name : {"gpt-small", "", "a \"b\"", "one_word2"}) {
+    g.name = name;
+    EXPECT_EQ(parse_graph(print(g)).name, name) << print(g);
+  }
 }
 
 std::string parse_fault(const std::string& body) {
