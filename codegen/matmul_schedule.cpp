@@ -130,7 +130,7 @@ void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSche
 void fit_wide_tile(const Problem& x, MatmulSchedule& s) {
   const int64_t most = std::max<int64_t>(256, x.target.l2_bytes / (s.tile_n * x.size));
   if (!x.spec.k.is_const() || std::min(x.k, s.kc) <= 2 * most) return;
-  s.kc = round_up(ceil_div(x.k, ceil_div(x.k, most)), 8);
+  s.kc = round_up(ceil_div(x.k, ceil_div(x.k, most)), s.width);  // no vector of A crosses a chunk
 }
 
 void choose_split(const Problem& x, MatmulSchedule& s) {

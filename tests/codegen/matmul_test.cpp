@@ -353,6 +353,20 @@ TEST(Matmul, SchedulesSuitTheirShapes) {
   EXPECT_GT(choose(16, 16, 65536, true, false).split_k, 4);
 }
 
+// All columns that the tile allows share one computing of A, and packed B still fits the second cache.
+TEST(Matmul, ComputedOperandsHaveWideTiles) {
+  MatmulSpec spec;
+  spec.m = Dim(1024), spec.n = Dim(384), spec.k = Dim(1536);
+  spec.a = {0, 0, {}, Dim(1536), 1}, spec.b = {1, 0, {}, 1, Dim(1536)}, spec.c = {2, 0, {}, Dim(384), 1};
+  const MatmulTarget target{64, 32, 32 << 10, 512 << 10, 32 << 20};
+  EXPECT_LT(choose_matmul_schedule(spec, target).tile_n, 384);
+  const MatmulSchedule s = choose_matmul_schedule(spec, target, {true, false});
+  EXPECT_EQ(s.pack_a, PackA::rows);
+  EXPECT_EQ(s.tile_n, 384);
+  EXPECT_EQ(s.kc % s.width, 0);
+  EXPECT_LE(s.kc * s.tile_n * 4, 2 * target.l2_bytes);
+}
+
 TEST(Matmul, TasksAndDimsFollowSymbols) {
   MatmulSpec spec = square(64);
   spec.m = Dim::symbol("B");
