@@ -79,7 +79,10 @@ bool Cursor::leaf_grads_match(const Event& e) const {
     }
     const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
                                 [&](const Binding& x) { return x.slot == expected; });
-    if (b == e.bindings.end() || !leaf->grad->storage || meta_of(*leaf->grad) != b->meta) return false;
+    const auto bound = [&](int leaf_number) {
+      return impl_of(e.operands[2 * static_cast<size_t>(leaf_number)])->grad.get();
+    };
+    if (b == e.bindings.end() || !binds_alike(e, *b, *leaf->grad, bound)) return false;
   }
   return true;
 }

@@ -52,7 +52,7 @@ bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int
   for (const Binding& b : e.bindings) {
     if (b.slot != expected) continue;
     if (b.operand != operand) return all[static_cast<size_t>(b.operand)]->impl() == t.impl();
-    return t.impl()->storage && meta_of(*t.impl()) == b.meta;
+    return binds_alike(e, b, *t.impl(), [&](int i) { return all[static_cast<size_t>(i)]->impl().get(); });
   }
   return false;
 }

@@ -95,6 +95,22 @@ class Cursor {
   bool matches(const Event& e, const CallInfo& info) const;
   bool matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const;
   ExternalMeta meta_of(TensorImpl& t) const;
+  /// Whether `t`, new to this call, is as the tensor that `e` bound by `b`. What `e` binds before is not
+  /// known yet: operand(i) has it.
+  template <typename Operand>
+  bool binds_alike(const Event& e, const Binding& b, TensorImpl& t, Operand&& operand) const {
+    if (!t.storage) return false;
+    ExternalMeta m = meta_of(t);
+    for (const Binding& before : e.bindings) {
+      if (&before == &b) break;
+      const TensorImpl* other = operand(before.operand);
+      if (other == &t) return false;
+      if (m.alias_of != kAbsent || other->storage != t.storage) continue;
+      m.alias_of = before.slot;
+      m.alias_offset = t.offset - other->offset;
+    }
+    return m == b.meta;
+  }
   void bind(const Binding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
   void set_flags(Slot slot, bool requires_grad);

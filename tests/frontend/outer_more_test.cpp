@@ -232,6 +232,47 @@ const Case kHistories[] = {
          sum(h * l.v).backward();
        };
      }},
+    {"SteppedInside",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) {
+         sum(h[0] * h[0]).backward();
+         NoGrad guard;
+         l.w.add_(l.w.grad(), -0.125);
+         l.w.set_grad({});
+         return Tensors{l.w * 1.0};
+       });
+       return [f, &l] {
+         l.tell("y", f({l.w * 2.0})[0]);
+         l.tell("w", l.w.detach());
+       };
+     }},
+    {"HookCallsACompiledCall",
+     [](Lab& l) {
+       auto scale = l.wrap([&l](const Tensors& g) { return Tensors{g[0] * l.v.detach()}; });
+       auto f = l.wrap([&l, scale](const Tensors& h) {
+         Tensor a = h[0] * l.v;
+         a.register_hook([scale](const Tensor& g) { return scale({g})[0]; });
+         const Tensor loss = sum(a * a);
+         loss.backward({}, true);
+         return Tensors{loss};
+       });
+       return [f, &l] { f({l.w * 2.0})[0].backward(); };
+     }},
+    {"HookThrowsInside",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) {
+         Tensor a = h[0] * l.v;
+         a.register_hook([](const Tensor&) -> Tensor { throw Error(ErrorKind::invalid, "no"); });
+         sum(a * a).backward();
+         return Tensors{};
+       });
+       return [f, &l] {
+         const Tensor h = l.w * 2.0;
+         l.attempt([&] { f({h}); });
+         l.tell("after", l.w.grad());
+         sum(h).backward();
+       };
+     }},
     {"BackwardOfTheOperandItself",
      [](Lab& l) {
        auto f = l.wrap([&l](const Tensors& h) {
@@ -427,6 +468,82 @@ const Case kForms[] = {
          y.add_(l.w);
          y.register_hook(l.hook("last", 7));
          sum(y).backward();
+       };
+     }},
+    {"OneTensorWhereTwoWereRecorded",
+     [](Lab& l) {
+       l.builds = 2;
+       auto f = l.wrap([](const Tensors& h) {
+         sum(h[0] * h[1]).backward();
+         return Tensors{};
+       });
+       return [f, &l] {
+         f({l.w, l.v});
+         l.tell_grads();
+         f({l.w, l.w});
+       };
+     }},
+    {"OverlappingOperandsWhereOthersWereRecorded",
+     [](Lab& l) {
+       l.builds = 2;
+       auto f = l.wrap([](const Tensors& h) {
+         const Tensor before = h[0] * h[1];
+         Tensor t = h[0];
+         t.add_(ones({2}));
+         return Tensors{before, h[0] * h[1]};
+       });
+       return [f, &l] {
+         const Tensor p = vec({1, 2}), q = vec({3, 4});
+         for (const Tensor& second : {q, p.view({2})})
+           for (const Tensor& t : f({p, second})) l.tell("y", t);
+       };
+     }},
+    {"OperandsThatShareMemory",
+     [](Lab& l) {
+       auto f = l.wrap([](const Tensors& h) { return Tensors{matmul(h[0], h[1])}; });
+       return [f, &l] {
+         const Tensor a = matmul(l.w.view({2, 1}), l.v.view({1, 2}));
+         sum(f({a.transpose(0, 1), a})[0]).backward();
+       };
+     }},
+    {"ResultsAreOperands",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) { return Tensors{h[0], l.w, h[0] * 2.0}; });
+       return [f, &l] {
+         const Tensors y = f({l.w * 2.0});
+         sum(y[0] * y[1] + y[2]).backward();
+       };
+     }},
+    {"Recurrent",
+     [](Lab& l) {
+       l.builds = 2;
+       auto f = l.wrap([&l](const Tensors& h) {
+         Tensor a = sin(h[0] * l.w + l.v);
+         a.register_hook(l.hook("a"));
+         return Tensors{a};
+       });
+       return [f] {
+         Tensor h = zeros({2}), total = zeros({});
+         for (int i = 0; i < 4; ++i) {
+           h = f({h})[0];
+           total = total + sum(h);
+         }
+         total.backward();
+       };
+     }},
+    {"WritesThroughReturnedViews",
+     [](Lab& l) {
+       auto f = l.wrap([&l](const Tensors& h) {
+         const Tensor a = l.w * l.v;
+         return Tensors{a, slice(a, 0, 1, 2), a.view({2, 1}), h[0].view({2, 1}), a.detach()};
+       });
+       return [f, &l] {
+         const Tensor h = l.w + 2.0;
+         Tensors y = f({h});
+         y[1].fill_(7);
+         y[3].mul_(l.v.view({2, 1}));
+         l.tell("a", y[4]);
+         sum(y[0] * 3.0 + h + y[2].view({2})).backward();
        };
      }},
     {"NestedCalls",
