@@ -7,6 +7,7 @@
 #include "codegen/lower_parts.h"
 #include "codegen/source_cpu.h"
 #include "ir/access.h"
+#include "ir/base/dump.h"
 
 namespace kiln {
 
@@ -39,6 +40,8 @@ class Lowering {
     for (size_t i = 0; i < g.inputs.size(); ++i)
       if (needs_dense(i)) f.inputs[i] = {contiguous_dims(g.type(g.inputs[i].value).shape), Dim(0)};
     fused_ = fuse(g, f);
+    dump("partition", [&] { return print_partition(fused_, g_); });
+    dump("loops", [&] { return print(fused_, g_); });
   }
 
   LoweredProgram run() {

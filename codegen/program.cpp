@@ -2,14 +2,11 @@
 #include "codegen/program.h"
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <set>
 
 #include "codegen/kernel_cache.h"
 #include "codegen/source_digest.h"
-#include "ir/base/options.h"
+#include "ir/base/dump.h"
 
 namespace kiln {
 
@@ -21,22 +18,12 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Writes what KILN_DUMP asks for as <number>-<stage>.txt into KILN_DUMP_DIR.
-void dump(std::string_view stage, const std::function<std::string()>& text) {
-  const std::vector<std::string> wanted = option_tokens("KILN_DUMP");
-  if (std::find(wanted.begin(), wanted.end(), stage) == wanted.end()) return;
-  const std::filesystem::path folder = option("KILN_DUMP_DIR");
-  std::error_code ec;
-  std::filesystem::create_directories(folder, ec);
-  const auto count =
-      std::distance(std::filesystem::directory_iterator(folder, ec), std::filesystem::directory_iterator());
-  std::ofstream(folder / fmt::format("{:03}-{}.txt", count, stage)) << text();
-}
-
-std::string all_sources(const LoweredProgram& p) {
-  std::string s;
-  for (const KernelSource& k : p.kernels) s += k.text + "\n";
-  return s;
+void dump_sources(const LoweredProgram& p) {
+  dump("source", [&] {
+    std::string s;
+    for (const KernelSource& k : p.kernels) s += k.text + "\n";
+    return s;
+  });
 }
 
 std::string program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
@@ -85,6 +72,20 @@ bool unpack(std::string_view bytes, CompiledProgram& out) {
   return true;
 }
 
+/// What a plan and its kernels hold, wherever they come from.
+void dump_result(const CompiledProgram& p) {
+  dump("plan", [&] { return print(p.plan); });
+  if (p.image.bytes.empty()) return;
+  dump("image", [&] {
+    std::string s = fmt::format("target {}\n{} bytes, {} kernels\n", p.image.target, p.image.bytes.size(),
+                                p.image.symbols.size());
+    for (const std::string& symbol : p.image.symbols) s += symbol + "\n";
+    return s;
+  });
+  dump(
+      "image", [&] { return p.image.bytes; }, "so");
+}
+
 std::vector<CpuSource> cpu_sources(const std::vector<KernelSource>& kernels,
                                    std::vector<std::string>& names) {
   std::vector<CpuSource> sources;
@@ -101,6 +102,7 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
                                 const CpuTarget& target, const LowerOptions& options, DiskCache* cache,
                                 int threads) {
   const auto start = std::chrono::steady_clock::now();
+  dump("grad", [&] { return print(g); });
   const std::string key = program_key(g, layouts, target, options);
   CompiledProgram out;
   if (cache) {
@@ -109,16 +111,18 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
       out.stats.from_cache = true;
       out.stats.launches = static_cast<int>(out.plan.launches.size());
       out.stats.cached = out.stats.kernels;
+      // A warm start lowers nothing; who wants to see it lowered does so for that alone.
+      if (dumping("partition") || dumping("loops") || dumping("source"))
+        dump_sources(lower_cpu(g, layouts, target, options));
+      dump_result(out);
       out.stats.total_ms = ms_since(start);
       return out;
     }
     out = {};
   }
-  dump("grad", [&] { return print(g); });
   LoweredProgram lowered = lower_cpu(g, layouts, target, options);
   out.stats.lower_ms = ms_since(start);
-  dump("plan", [&] { return print(lowered.plan); });
-  dump("source", [&] { return all_sources(lowered); });
+  dump_sources(lowered);
   std::vector<std::string> names;
   const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
   BuildCost cost;
@@ -131,6 +135,7 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
   out.stats.compile_ms = cost.compile_ms;
   out.stats.link_ms = cost.link_ms;
   if (cache) cache->store(kKind, key, pack(out.plan, out.image, out.stats.kernels));
+  dump_result(out);
   out.stats.total_ms = ms_since(start);
   return out;
 }

@@ -4,6 +4,7 @@
 #include "frontend/checked.h"
 #include "frontend/context.h"
 #include "frontend/stage.h"
+#include "ir/base/dump.h"
 #include "ir/passes.h"
 #include "runtime/executor.h"
 #include "runtime/image.h"
@@ -130,6 +131,7 @@ std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> in
                                        const StageOptions& options, BuildRecord& record) {
   verify(g);
   check_graph(g, "recording");
+  dump("trace", [&] { return print(g); });
   Graph optimised = optimize(g);
   record.nodes += static_cast<int>(optimised.nodes.size());
   std::unique_ptr<Program> program;

@@ -76,5 +76,7 @@ struct FuseOptions {
 FusedGraph fuse(const Graph& g, const FuseOptions& options = {});
 /// Every step, kernels in their canonical text.
 std::string print(const FusedGraph& f, const Graph& g);
+/// Every step with the graph nodes it computes. A node in several kernels is computed in each.
+std::string print_partition(const FusedGraph& f, const Graph& g);
 
 }  // namespace kiln

@@ -551,27 +551,4 @@ FusedGraph fuse(const Graph& g, const FuseOptions& options) {
   return detail::build_kernels(g, p, options);
 }
 
-std::string print(const FusedGraph& f, const Graph& g) {
-  std::string s;
-  const auto kernel = [&](int index) {
-    constexpr const char* kNames[] = {"%", "partial ", "output "};
-    const FusedKernel& k = f.kernels[index];
-    s += loop::print(k.kernel);
-    for (size_t i = 0; i < k.params.size(); ++i)
-      s += fmt::format("  p{} = {}{}\n", i, kNames[static_cast<int>(k.params[i].kind)], k.params[i].id);
-  };
-  for (const Step& step : f.steps) {
-    for (size_t i = 0; i < step.prologue.size(); ++i) {
-      if (step.prologue[i] < 0) continue;
-      s += fmt::format("prologue of operand {}:\n", i);
-      kernel(step.prologue[i]);
-    }
-    if (step.node >= 0)
-      s += fmt::format("node {} -> %{}{}{}\n", def(g.nodes[step.node].op).name, g.nodes[step.node].out.id,
-                       step.keep ? " kept" : "", step.kernel >= 0 ? ", epilogue:" : "");
-    if (step.kernel >= 0) kernel(step.kernel);
-  }
-  return s;
-}
-
 }  // namespace kiln

@@ -98,6 +98,8 @@ struct PrintOptions {
   bool canonical = false;
 };
 std::string print(const Graph& g, const PrintOptions& o = {});
+/// One node, its values named by their ids, with its origin.
+std::string print_node(const Graph& g, const Node& n);
 /// Inverse of print: print(parse(print(g))) == print(g). Throws: invalid, with line and column.
 Graph parse_graph(std::string_view text);
 /// "[1;1]"-like text of one attribute, and its inverse.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 
 #include "ir/graph.h"
 
@@ -49,7 +50,27 @@ std::string graph_name(const std::string& s) {
   });
   return word ? s : quoted(s);
 }
+
+/// One node, its values under the numbers that `number` gives them.
+std::string node_text(const Graph& g, const Node& n, const std::function<int(Value)>& number) {
+  std::string in, attrs;
+  for (Value v : n.in) in += fmt::format("{}%{}", in.empty() ? " " : ", ", number(v));
+  const OpDef& d = def(n.op);
+  for (size_t i = 0; i < n.attrs.size(); ++i)
+    attrs += fmt::format("{}{}={}", i ? ", " : " {", d.attrs[i].name, attr_str(n.attrs[i]));
+  if (!attrs.empty()) attrs += "}";
+  return fmt::format("%{} = {} {}{}{}", number(n.out), g.type(n.out).str(), d.name, in, attrs);
+}
+
+std::string origin_text(const Graph& g, const Node& n) {
+  if (!n.origin.loc.known() && n.origin.scope < 0) return "";
+  return fmt::format("  // {} {}", n.origin.loc.str(), n.origin.scope >= 0 ? g.scopes[n.origin.scope] : "");
+}
 }  // namespace
+
+std::string print_node(const Graph& g, const Node& n) {
+  return node_text(g, n, [](Value v) { return v.id; }) + origin_text(g, n);
+}
 
 std::string attr_str(const AttrValue& v) { return std::visit(AttrPrinter(), v); }
 
@@ -69,19 +90,10 @@ std::string print(const Graph& g, const PrintOptions& o) {
     out += fmt::format("  %{} = input {} {}{}\n", define(in.value), g.type(in.value).str(),
                        to_string(in.kind), o.canonical || in.name.empty() ? "" : " " + quoted(in.name));
   for (const Node& n : g.nodes) {
-    std::string line;
-    for (Value v : n.in) line += fmt::format("{}%{}", line.empty() ? " " : ", ", number[v.id]);
-    const OpDef& d = def(n.op);
-    std::string attrs;
-    for (size_t i = 0; i < n.attrs.size(); ++i)
-      attrs += fmt::format("{}{}={}", i ? ", " : " {", d.attrs[i].name, attr_str(n.attrs[i]));
-    if (!attrs.empty()) attrs += "}";
-    line = fmt::format("  %{} = {} {}{}{}", define(n.out), g.type(n.out).str(), d.name, line, attrs);
-    if (o.origins && !o.canonical && (n.origin.loc.known() || n.origin.scope >= 0)) {
-      const std::string scope = n.origin.scope >= 0 ? g.scopes[n.origin.scope] : "";
-      line += fmt::format("  // {} {}", n.origin.loc.str(), scope);
-    }
-    out += line + "\n";
+    define(n.out);
+    out += "  " + node_text(g, n, [&](Value v) { return number[v.id]; });
+    if (o.origins && !o.canonical) out += origin_text(g, n);
+    out += "\n";
   }
   for (const GraphOutput& r : g.outputs) {
     out += fmt::format("  output %{}", number[r.value.id]);

@@ -22,8 +22,9 @@ constexpr OptionDef kOptions[] = {
      "size bound of the disk cache; least recently used entries go first"},
     {"KILN_COMPILE", "choice:on|off|check", "on",
      "off runs callables eagerly; check runs both and compares op by op"},
-    {"KILN_DUMP", "tokens:trace|grad|partition|loops|source|image|plan|tune", "",
-     "stages of compilation to write as numbered files"},
+    {"KILN_DUMP", "tokens:trace|grad|partition|loops|source|plan|image", "",
+     "stages of compilation to write as numbered files: the graph as recorded, the graph after the passes, "
+     "which nodes each kernel computes, kernels as loops, their C++, buffers and launches, what was linked"},
     {"KILN_DUMP_DIR", "path", "kiln-dump", "folder for the files of KILN_DUMP"},
     {"KILN_FUZZ_GRAPHS", "int", "2000", "graphs that the code generation fuzzer makes"},
     {"KILN_FUZZ_SEED", "int", "1", "its first seed"},

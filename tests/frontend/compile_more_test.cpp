@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a compiled callable says about itself.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
 
 #include "frontend/kiln.h"
 #include "ir/base/options.h"
@@ -35,6 +40,56 @@ TEST(CompileStats, SwitchedOffThereAreNone) {
   EXPECT_EQ(f(ones({2})).sum().item(), 4);
   EXPECT_EQ(f.stats().calls, 0u);
   EXPECT_TRUE(f.stats().builds.empty());
+}
+
+/// What KILN_DUMP writes for one build, by the name of the file without its number.
+std::map<std::string, std::string> dumps(const std::string& tokens) {
+  namespace fs = std::filesystem;
+  const fs::path folder = testing::TempDir() + fmt::format("kiln-dump-test-{}", getpid());
+  fs::remove_all(folder);
+  set_option("KILN_DUMP", tokens);
+  set_option("KILN_DUMP_DIR", folder.string());
+  auto f = compile([](const Tensor& x) { return exp(softmax(matmul(x, x) * 2, 1)); });
+  f(ones({20, 20}));
+  set_option("KILN_DUMP", "");
+  set_option("KILN_DUMP_DIR", "");
+  std::map<std::string, std::string> found;
+  if (!fs::exists(folder)) return found;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    found[file.path().filename().string().substr(4)] = {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::remove_all(folder);
+  return found;
+}
+
+TEST(CompileDump, EveryStageIsAFileOfItsOwn) {
+  for (const char* start : {"cold", "warm"}) {
+    auto d = dumps("trace,grad,partition,loops,source,plan,image");
+    EXPECT_EQ(d.size(), 8u) << start;
+    EXPECT_THAT(d["trace.txt"], testing::HasSubstr("dot_general %0, %0")) << start;
+    EXPECT_THAT(d["trace.txt"], testing::HasSubstr("compile_more_test.cpp:")) << start;
+    EXPECT_THAT(d["grad.txt"], testing::HasSubstr("amax")) << start;
+    EXPECT_LT(d["grad.txt"].size(), d["trace.txt"].size()) << start;
+    EXPECT_THAT(d["partition.txt"], testing::HasSubstr("step 0")) << start;
+    EXPECT_THAT(d["partition.txt"], testing::ContainsRegex("= f32\\[20,20\\] exp %[0-9]+")) << start;
+    EXPECT_THAT(d["partition.txt"], testing::HasSubstr("\n  writes %")) << start;
+    EXPECT_THAT(d["loops.txt"], testing::HasSubstr("f32 reduce amax")) << start;
+    EXPECT_THAT(d["source.txt"], testing::HasSubstr("KILN_KERNEL void k_")) << start;
+    EXPECT_THAT(d["plan.txt"], testing::HasSubstr("arena")) << start;
+    EXPECT_THAT(d["image.txt"], testing::HasSubstr("\nk_")) << start;
+    EXPECT_EQ(d["image.so"].substr(1, 3), "ELF") << start;
+  }
+}
+
+TEST(CompileDump, OnlyWhatIsAskedFor) {
+  for (const char* stage : {"trace", "grad", "partition", "loops", "source", "plan"}) {
+    const auto d = dumps(stage);
+    ASSERT_EQ(d.size(), 1u) << stage;
+    EXPECT_EQ(d.begin()->first, fmt::format("{}.txt", stage));
+  }
+  EXPECT_EQ(dumps("image").size(), 2u);
+  EXPECT_EQ(dumps("").size(), 0u);
 }
 
 }  // namespace

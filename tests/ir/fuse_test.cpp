@@ -47,6 +47,27 @@ TEST(Fuse, SoftmaxIsOneKernel) {
 )");
 }
 
+TEST(Fuse, PartitionNamesTheNodesOfEachStep) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[8,4] arg
+  %1 = input f32[6,4] param
+  %2 = f32[8,6] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %3 = f32[8,6] tanh %2
+  %4 = f32[8] sum %3 {dims=(1)}
+  output %3
+  output %4
+})");
+  EXPECT_EQ(print_partition(fuse(g), g), R"(step 0
+ node
+  %2 = f32[8,6] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+step 1
+  %3 = f32[8,6] tanh %2
+  %4 = f32[8] sum %3 {dims=(1)}
+  reads %2
+  writes %3 %4
+)");
+}
+
 TEST(Fuse, WithoutFusionEachNodeHasItsKernel) {
   const Graph g = parse_graph(kSoftmax);
   EXPECT_EQ(fuse(g, {.fuse = false}).kernels.size(), 9u);
