@@ -74,6 +74,8 @@ class Counter {
     has("dot of doubles", g_.type(n.out).dtype == DType::f64);
     has("dot with an epilogue", pointwise == 1);
     has("dot with several users", users_[static_cast<size_t>(n.out.id)].size() > 1);
+    has("dot of a computed operand",
+        makes(n.in[0], OpKind::elementwise) || makes(n.in[1], OpKind::elementwise));
     has("dot read by a view", readers(n.out, OpKind::view) > 0);
     has("dot read by a reduction", readers(n.out, OpKind::reduce) > 0);
     has("dot in batches", batched);
