@@ -141,15 +141,19 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
 }
 
 CompiledBatch compile_batch(std::span<const Graph> graphs, const CpuTarget& target,
-                            const LowerOptions& options, int threads) {
+                            const LowerOptions& options, int threads,
+                            std::span<const std::vector<ExternalLayout>> layouts) {
   CompiledBatch out;
   // Many kernels to a source: most of a compile is reading the prelude.
   constexpr size_t kTogether = 24;
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;
-  for (const Graph& g : graphs) {
-    LoweredProgram p = lower_cpu(g, {}, target, options);
+  KILN_ASSERT(layouts.empty() || layouts.size() == graphs.size(), "layouts of {} graphs for {}",
+              layouts.size(), graphs.size());
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    LoweredProgram p =
+        lower_cpu(graphs[i], layouts.empty() ? std::vector<ExternalLayout>{} : layouts[i], target, options);
     out.plans.push_back(std::move(p.plan));
     for (KernelSource& k : p.kernels) {
       if (!seen.insert(k.name).second) continue;

@@ -33,11 +33,13 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
                                 int threads);
 
 /// Several graphs in one image, for tests: one link instead of many. Kernels they share are compiled once.
+/// `layouts`: as of compile_program, per graph; or none at all.
 struct CompiledBatch {
   std::vector<Plan> plans;
   KernelImage image;
 };
 CompiledBatch compile_batch(std::span<const Graph> graphs, const CpuTarget& target,
-                            const LowerOptions& options, int threads);
+                            const LowerOptions& options, int threads,
+                            std::span<const std::vector<ExternalLayout>> layouts = {});
 
 }  // namespace kiln

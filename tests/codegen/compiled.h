@@ -2,8 +2,10 @@
 // Runs graphs compiled and interpreted on the same inputs, for tests of code generation.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -49,32 +51,78 @@ inline Loaded load(const CompiledProgram& p) {
   return load(p.plan, image);
 }
 
+/// An input where a call finds it: laid out as asked, with marks in every byte that no element takes.
+class PlacedInput {
+ public:
+  PlacedInput(const HostTensor& from, const ExternalLayout* layout) {
+    const std::vector<int64_t>& shape = from.ref.shape;
+    std::vector<int64_t> strides = contiguous_strides(shape);
+    int64_t offset = 0, last = 0;
+    if (layout) {
+      strides = values(layout->strides);
+      offset = layout->offset.value();
+    }
+    for (size_t d = 0; d < shape.size(); ++d) last += std::max<int64_t>(shape[d] - 1, 0) * strides[d];
+    const size_t size = dtype_size(from.ref.dtype);
+    bytes_.assign(static_cast<size_t>(offset + last + 1) * size + 64, kMark);
+    view_ = {from.ref.dtype, bytes_.data() + static_cast<size_t>(offset) * size, shape, strides};
+    copy_elements(from.ref, view_);
+  }
+  void* data() { return bytes_.data(); }
+  /// What the call left there.
+  HostTensor now() const {
+    HostTensor t = make_host_tensor(view_.dtype, view_.shape);
+    copy_elements(view_, t.ref);
+    return t;
+  }
+  bool marks_hold() {
+    const HostTensor elements = now();
+    HostTensor marks = make_host_tensor(view_.dtype, view_.shape);
+    std::memset(marks.ref.data, kMark, static_cast<size_t>(marks.ref.numel()) * dtype_size(view_.dtype));
+    copy_elements(marks.ref, view_);
+    const bool hold = std::all_of(bytes_.begin(), bytes_.end(), [](uint8_t b) { return b == kMark; });
+    copy_elements(elements.ref, view_);
+    return hold;
+  }
+
+ private:
+  static constexpr uint8_t kMark = 0xA5;
+  std::vector<uint8_t> bytes_;
+  TensorRef view_;
+};
+
 /// One output per graph output; inputs are copied first, so that updates in place do not reach the caller's.
+/// `layouts`: as of compile_program.
 inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
-                                       const std::vector<HostTensor>& inputs, int threads) {
-  std::vector<HostTensor> own, out;
+                                       const std::vector<HostTensor>& inputs, int threads,
+                                       const std::vector<ExternalLayout>& layouts = {}) {
+  std::deque<PlacedInput> own;
+  std::vector<HostTensor> out(g.outputs.size());
   std::vector<void*> externals, outputs;
   std::vector<uint64_t> scalars;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
-    own.push_back(copy_of(inputs[i]));
-    if (g.inputs[i].kind == InputKind::scalar) {
+    const bool scalar = g.inputs[i].kind == InputKind::scalar;
+    own.emplace_back(inputs[i], scalar || layouts.empty() ? nullptr : &layouts[externals.size()]);
+    if (scalar) {
       uint64_t bits = 0;
-      std::memcpy(&bits, own.back().ref.data, dtype_size(own.back().ref.dtype));
+      std::memcpy(&bits, own.back().data(), dtype_size(inputs[i].ref.dtype));
       scalars.push_back(bits);
     } else {
-      externals.push_back(own.back().ref.data);
+      externals.push_back(own.back().data());
     }
   }
-  for (const GraphOutput& o : g.outputs) {
-    if (o.alias_input >= 0) {
-      out.push_back(own[o.alias_input]);
-      continue;
-    }
-    out.push_back(make_host_tensor(g.type(o.value).dtype, values(g.type(o.value).shape)));
-    outputs.push_back(out.back().ref.data);
+  for (size_t k = 0; k < out.size(); ++k) {
+    const GraphOutput& o = g.outputs[k];
+    if (o.alias_input >= 0) continue;
+    out[k] = make_host_tensor(g.type(o.value).dtype, values(g.type(o.value).shape));
+    outputs.push_back(out[k].ref.data);
   }
   exe.run(
       {.externals = externals, .outputs = outputs, .scalars = scalars, .symbols = {}, .threads = threads});
+  for (size_t k = 0; k < out.size(); ++k)
+    if (g.outputs[k].alias_input >= 0) out[k] = own[static_cast<size_t>(g.outputs[k].alias_input)].now();
+  for (size_t i = 0; i < own.size(); ++i)
+    KILN_ASSERT(own[i].marks_hold(), "a kernel wrote between the elements of input {}", i);
   return out;
 }
 

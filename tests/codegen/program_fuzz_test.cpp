@@ -11,6 +11,7 @@
 #include "tests/codegen/compiled.h"
 #include "tests/ir/random_graph.h"
 #include "tests/ir/reduce_graph.h"
+#include "tests/ir/testing.h"
 
 namespace kiln {
 namespace {
@@ -59,19 +60,54 @@ std::string fault(const GraphCase& c, const std::vector<HostTensor>& got) {
   return "";
 }
 
+using Layouts = std::vector<ExternalLayout>;
+
 /// A graph in the form it is compiled, and what a report calls it.
 struct Variant {
   uint64_t seed;
   bool optimised;
   Graph graph;
+  Layouts layouts;
 };
 
-/// Whether a smaller graph compiled alone is as wrong; faults of the compiler itself count, too.
-bool wrong_alone(const GraphCase& c, bool optimised, bool fuse) {
+/// Elements in another order of dims, with gaps, behind an offset: how views of larger tensors lie.
+ExternalLayout scattered(const Shape& shape, testing::Rng& rng) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < shape.size(); ++d)
+    order.insert(order.begin() + rng.below(static_cast<int64_t>(d) + 1), d);
+  ExternalLayout l{std::vector<Dim>(shape.size(), Dim(0)), Dim(rng.below(3))};
+  int64_t stride = 1 + rng.below(2);
+  for (size_t d : order) {
+    l.strides[d] = Dim(stride);
+    stride = stride * std::max<int64_t>(shape[d].value(), 1) + rng.below(2);
+  }
+  return l;
+}
+
+/// Where every third graph finds its inputs; the others find them row-major. Some updates in place need that.
+Layouts layouts_for(const Graph& g, uint64_t seed) {
+  if (seed % 3 != 0) return {};
+  testing::Rng rng{seed};
+  Layouts out;
+  for (const GraphInput& in : g.inputs)
+    if (in.kind != InputKind::scalar) out.push_back(scattered(g.type(in.value).shape, rng));
   try {
-    const Graph g = optimised ? optimize(c.graph) : c.graph;
-    const CompiledProgram p = compile_program(g, {}, host_target(), {.fuse = fuse}, nullptr, 2);
-    return !fault(c, testing::execute(g, *testing::load(p).exe, c.inputs, 1)).empty();
+    lower_cpu(g, out, host_target());
+    lower_cpu(g, out, host_target(), {.fuse = false});
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::unsupported) throw;
+    return {};
+  }
+  return out;
+}
+
+/// Whether a smaller graph compiled alone is as wrong; faults of the compiler itself count, too.
+bool wrong_alone(const GraphCase& c, const Variant& v, bool fuse) {
+  try {
+    const Graph g = v.optimised ? optimize(c.graph) : c.graph;
+    const Layouts layouts = v.layouts.empty() ? Layouts{} : layouts_for(g, v.seed);
+    const CompiledProgram p = compile_program(g, layouts, host_target(), {.fuse = fuse}, nullptr, 2);
+    return !fault(c, testing::execute(g, *testing::load(p).exe, c.inputs, 1, layouts)).empty();
   } catch (const Error&) {
     return true;
   }
@@ -79,11 +115,13 @@ bool wrong_alone(const GraphCase& c, bool optimised, bool fuse) {
 
 void check(const Variant& v, const Graph& drawn, const Executable& exe, bool fuse) {
   const GraphCase c{drawn, testing::random_inputs(drawn, v.seed)};
-  const std::string name = fmt::format("seed {}{}{}", v.seed, v.optimised ? ", optimised" : "",
-                                       fuse ? "" : ", one kernel per node");
-  const std::vector<HostTensor> one = testing::execute(v.graph, exe, c.inputs, 1);
+  const std::string name =
+      fmt::format("seed {}{}{}{}", v.seed, v.optimised ? ", optimised" : "",
+                  v.layouts.empty() ? "" : ", strided inputs", fuse ? "" : ", one kernel per node");
+  SCOPED_TRACE(name);
+  const std::vector<HostTensor> one = testing::execute(v.graph, exe, c.inputs, 1, v.layouts);
   for (int threads : {2, 3}) {
-    const std::vector<HostTensor> more = testing::execute(v.graph, exe, c.inputs, threads);
+    const std::vector<HostTensor> more = testing::execute(v.graph, exe, c.inputs, threads, v.layouts);
     for (size_t k = 0; k < one.size(); ++k)
       EXPECT_TRUE(equal_bits(one[k], more[k])) << name << ", " << threads << " threads, output " << k << "\n"
                                                << print(v.graph);
@@ -92,7 +130,7 @@ void check(const Variant& v, const Graph& drawn, const Executable& exe, bool fus
   if (d.empty()) return;
   ADD_FAILURE() << name << ", " << d << "\n" << print(v.graph);
   const GraphCase small =
-      testing::reduce_case(c, [&](const GraphCase& s) { return wrong_alone(s, v.optimised, fuse); });
+      testing::reduce_case(c, [&](const GraphCase& s) { return wrong_alone(s, v, fuse); });
   ADD_FAILURE() << name << ", reduced:\n" << print(small.graph);
 }
 
@@ -101,12 +139,15 @@ void run_batch(uint64_t first, size_t count, bool fuse) {
   std::vector<Variant> variants;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     drawn.push_back(testing::random_graph(seed, testing::fuzz_options(seed)));
-    variants.push_back({seed, false, drawn.back()});
-    variants.push_back({seed, true, optimize(drawn.back())});
+    for (const bool optimised : {false, true}) {
+      const Graph g = optimised ? optimize(drawn.back()) : drawn.back();
+      variants.push_back({seed, optimised, g, layouts_for(g, seed)});
+    }
   }
   std::vector<Graph> graphs;
-  for (const Variant& v : variants) graphs.push_back(v.graph);
-  const CompiledBatch batch = compile_batch(graphs, host_target(), {.fuse = fuse}, 2);
+  std::vector<Layouts> layouts;
+  for (const Variant& v : variants) graphs.push_back(v.graph), layouts.push_back(v.layouts);
+  const CompiledBatch batch = compile_batch(graphs, host_target(), {.fuse = fuse}, 2, layouts);
   std::shared_ptr<LoadedImage> image;
   if (!batch.image.bytes.empty()) image = std::make_shared<LoadedImage>(batch.image.bytes);
   for (size_t i = 0; i < variants.size() && !::testing::Test::HasFailure(); ++i)
