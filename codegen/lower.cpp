@@ -172,7 +172,7 @@ class Lowering {
     w.dims = k.dims;
     w.tasks = source.tasks;
     w.scratch = source.scratch_bytes;
-    w.in_place = source.single_pass;
+    if (source.single_pass) w.in_place = detail::in_place_pairs(k, w.cells);
     w.flops = Dim(0);
     for (int n : w.nodes) {
       const Node& node = g_.nodes[n];
@@ -318,9 +318,11 @@ class Lowering {
       else w.reads.push_back(from[i]);
     }
     if (fused.epilogue) {
-      w.in_place = true;
-      w.spread = w.reads;
+      const std::vector<int> operand_reads = w.reads;  // whole tensors, while others are written
       add_epilogue_cells(fused_.kernels[s.kernel], *fused.epilogue, w);
+      std::erase_if(w.in_place, [&](const auto& pair) {
+        return std::count(operand_reads.begin(), operand_reads.end(), pair.first) > 0;
+      });
     } else {
       w.cells.push_back(value_cell(n.out));
       w.writes = {value_cell(n.out)};
@@ -353,8 +355,10 @@ class Lowering {
   }
   /// Cells of the epilogue's parameters; the result itself is written only when kept.
   void add_epilogue_cells(const FusedKernel& f, const detail::Epilogue& e, Work& w) {
+    std::vector<int> own;
     for (size_t i = 0; i < f.params.size(); ++i) {
       const int c = cell_of(f.params[i]);
+      own.push_back(c);
       w.cells.push_back(c);
       if (static_cast<int>(i) == e.accumulator) {
         if (e.keep) w.writes.push_back(c);
@@ -364,6 +368,7 @@ class Lowering {
       if (f.kernel.params[i].read) w.reads.push_back(c);
       if (f.kernel.params[i].written) w.writes.push_back(c);
     }
+    w.in_place = detail::in_place_pairs(e.kernel, own);
     w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
   }
   /// One launch, or with a split k two: ranges into the workspace, then their sum.

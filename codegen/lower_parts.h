@@ -4,7 +4,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/lower.h"
@@ -18,8 +20,9 @@ struct Work {
   std::vector<int> reads, writes;
   std::vector<Dim> dims;
   Dim tasks, scratch;
-  bool in_place = false;    ///< may write a buffer that it also reads, but not
-  std::vector<int> spread;  ///< what it reads beside the places it writes (operands of a matmul)
+  /// A cell read and one written that may lie in the same memory: each element is read only where, and
+  /// before, the new one is written.
+  std::set<std::pair<int, int>> in_place;
   Dim bytes, flops;
   std::vector<int> nodes;
 };
@@ -48,6 +51,9 @@ struct Overwrite {
   int cell = -1;      ///< the new value
   int old_cell = -1;  ///< the input's
 };
+
+/// Work::in_place of a kernel that loads every element before it stores to its place; `cells` per parameter.
+std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::vector<int>& cells);
 
 /// Launch order as intervals between barriers: each work in the earliest interval its inputs allow.
 /// Overwrites that no order can honour are returned in `clashes` (indices) and left out.

@@ -37,15 +37,44 @@ bool honour(const std::vector<Work>& works, const Overwrite& o, int writer, Orde
     if (std::count(works[w].reads.begin(), works[w].reads.end(), o.old_cell))
       readers.push_back(static_cast<int>(w));
   for (int r : readers) {
-    const Work& w = works[r];
-    const bool apart = !w.in_place || std::count(w.spread.begin(), w.spread.end(), o.old_cell);
+    const bool apart = !works[r].in_place.count({o.old_cell, o.cell});
     if (r == writer ? apart : order.reaches(writer, r)) return false;
   }
   for (int r : readers) order.add(r, writer);
   return true;
 }
 
+bool same_place(const loop::Index& a, const loop::Index& b) {
+  const auto same = [](const loop::IndexTerm& x, const loop::IndexTerm& y) {
+    return x.axis == y.axis && x.axis >= 0 && x.stride == y.stride;
+  };
+  return a.offset == b.offset && a.terms.size() == b.terms.size() &&
+         std::is_permutation(a.terms.begin(), a.terms.end(), b.terms.begin(), same);
+}
+
+/// Whether all that is read of parameter `from` lies where `to` is written by the same iteration.
+bool reads_where_it_writes(const loop::Kernel& k, int from, int to) {
+  const loop::Index* place = nullptr;
+  for (const loop::Instr& i : k.body)
+    if (i.kind == loop::InstrKind::store && i.param == to) place = &i.index;
+  return place && std::all_of(k.body.begin(), k.body.end(), [&](const loop::Instr& i) {
+           return i.param != from || (i.kind == loop::InstrKind::load && same_place(i.index, *place));
+         });
+}
+
 }  // namespace
+
+std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::vector<int>& cells) {
+  std::set<std::pair<int, int>> yes, no;
+  for (size_t from = 0; from < k.params.size(); ++from)
+    for (size_t to = 0; to < k.params.size(); ++to) {
+      if (!k.params[from].read || !k.params[to].written) continue;
+      const bool fits = reads_where_it_writes(k, static_cast<int>(from), static_cast<int>(to));
+      (fits ? yes : no).insert({cells[from], cells[to]});
+    }
+  for (const auto& pair : no) yes.erase(pair);
+  return yes;
+}
 
 std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
                                        const std::vector<Overwrite>& overwrites, int cells,

@@ -12,7 +12,9 @@ Work work(std::vector<int> reads, std::vector<int> writes, bool in_place = false
   w.cells.insert(w.cells.end(), writes.begin(), writes.end());
   w.reads = std::move(reads);
   w.writes = std::move(writes);
-  w.in_place = in_place;
+  if (in_place)
+    for (int r : w.reads)
+      for (int c : w.writes) w.in_place.insert({r, c});
   return w;
 }
 using Intervals = std::vector<std::vector<int>>;
@@ -39,6 +41,30 @@ TEST(Schedule, KernelWithSeveralPassesDoesNotWorkInPlace) {
   std::vector<int> clashes;
   schedule({work({0}, {1}, false)}, {{1, 0}}, 2, clashes);
   EXPECT_EQ(clashes, std::vector<int>{0});
+}
+
+TEST(InPlace, OnlyWhereEveryReadIsAtThePlaceWritten) {
+  loop::Kernel k;
+  k.axes = {{loop::AxisRole::row, Dim(3)}, {loop::AxisRole::col, Dim(3)}};
+  k.params = {{DType::f32, true, false}, {DType::f32, true, false}, {DType::f32, false, true}};
+  const auto add = [&](loop::InstrKind kind, int param, int64_t row, int64_t col) {
+    loop::Instr i;
+    i.kind = kind;
+    i.param = param;
+    i.index.add_axis(0, Dim(row));
+    i.index.add_axis(1, Dim(col));
+    k.body.push_back(std::move(i));
+  };
+  add(loop::InstrKind::load, 0, 3, 1);
+  add(loop::InstrKind::load, 1, 1, 3);  // transposed
+  add(loop::InstrKind::store, 2, 3, 1);
+  using Pairs = std::set<std::pair<int, int>>;
+  EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}}));
+  EXPECT_EQ(in_place_pairs(k, {10, 10, 12}), Pairs{});  // one tensor read in both ways
+  k.body[1].index = k.body[0].index;
+  EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}, {11, 12}}));
+  k.body[1].index.offset = Dim(1);
+  EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}}));
 }
 
 TEST(Arena, LivesThatMeetDoNotOverlap) {

@@ -213,6 +213,35 @@ TEST(Program, UpdatesInPlaceAfterAllReaders) {
   EXPECT_EQ(read(out[1]), (std::vector<float>{-9, -18, -27, -36}));
 }
 
+TEST(Program, UpdatesInPlaceFromOtherPlacesOfTheInput) {
+  // The new value of an element needs the old one of another: no kernel may write over what it still reads.
+  for (const char* moved : {"f32[200,200] flip %0 {dims=(1)}", "f32[200,200] flip %0 {dims=(0)}",
+                            "f32[200,200] permute %0 {dims=(1,0)}", "f32[200,200] take %0, %1 {dim=0}",
+                            "f32[200,200] take %0, %1 {dim=1}"}) {
+    const std::string text = fmt::format(R"(graph g {{
+  %0 = input f32[200,200] param
+  %1 = input i64[200] arg
+  %2 = {}
+  %3 = f32[200,200] tanh %2
+  %4 = f32[200,200] add %3, %0
+  output %4 alias=0
+}})",
+                                         moved);
+    expect_same(text);
+    // A kernel and a copy; elementwise updates are one kernel.
+    EXPECT_EQ(Compiled(text).program.stats.launches, 2) << moved;
+  }
+  EXPECT_EQ(Compiled(R"(graph g {
+  %0 = input f32[200,200] param
+  %1 = input f32[200] arg
+  %2 = f32[200,200] expand %1 {shape=[200,200]}
+  %3 = f32[200,200] mul %0, %2
+  output %3 alias=0
+})")
+                .program.stats.launches,
+            1);
+}
+
 TEST(Program, SwapsInputsInPlace) {
   const Compiled r(R"(graph g {
   %0 = input f32[3] param
