@@ -54,16 +54,18 @@ class Lowering {
     }
     find_overwrites();
     std::vector<int> clashes;
-    std::vector<std::vector<int>> intervals = detail::schedule(works_, overwrites_, cell_count(), clashes);
+    std::vector<std::vector<int>> intervals =
+        detail::schedule(works_, overwrites_, guards_, cell_count(), clashes);
     if (!clashes.empty()) {
       for (int i : clashes) write_late(i);
       overwrites_ = late_;
       clashes.clear();
-      intervals = detail::schedule(works_, overwrites_, cell_count(), clashes);
+      intervals = detail::schedule(works_, overwrites_, guards_, cell_count(), clashes);
       KILN_ASSERT(clashes.empty(), "an input cannot be overwritten after all its readers");
     }
     place_buffers(intervals);
     emit(intervals);
+    for (int c : guards_) plan().guards.push_back(cells_[c].buffer);
     finish_plan();
     return std::move(program_);
   }
@@ -408,6 +410,7 @@ class Lowering {
       const GraphOutput& o = g_.outputs[i];
       const int cell =
           copies.count(static_cast<int>(i)) ? output_cell(static_cast<int>(i)) : value_cell(o.value);
+      if (o.guard) guards_.push_back(cell);
       if (o.alias_input < 0) {
         const int index = slot++;
         PlanBuffer b{
@@ -479,9 +482,20 @@ class Lowering {
     for (size_t i = 0; i < items.size(); ++i) plan().buffers[items[i].buffer].offset = pool_.add(offsets[i]);
   }
 
+  /// Whether a work writes the memory of an input.
+  bool overwrites(int work) const {
+    const std::vector<int>& writes = works_[work].writes;
+    return std::any_of(overwrites_.begin(), overwrites_.end(), [&](const Overwrite& o) {
+      return std::count(writes.begin(), writes.end(), o.cell) > 0;
+    });
+  }
+
   void emit(const std::vector<std::vector<int>>& intervals) {
     for (const auto& interval : intervals) {
       bool barrier = !plan().launches.empty();
+      const bool writes = std::any_of(interval.begin(), interval.end(), [&](int i) { return overwrites(i); });
+      if (writes && !guards_.empty() && plan().guarded_from < 0)
+        plan().guarded_from = static_cast<int32_t>(plan().launches.size());
       for (int i : interval) {
         const Work& w = works_[i];
         Launch l;
@@ -539,6 +553,7 @@ class Lowering {
   std::vector<Cell> cells_;
   std::vector<Work> works_;
   std::vector<Overwrite> overwrites_, late_;
+  std::vector<int> guards_;  // cells
   std::map<std::string, int> kernels_;
   std::set<std::string> sources_;
 };

@@ -51,7 +51,8 @@ Graph without_integer_dots(const Graph& g) {
     side[1] = b.expand(b.reshape(b.permute(in[1], order[1]), vb), full);
     to[n.out.id] = b.sum(b.emit(op("mul"), {side[0], side[1]}), last);
   }
-  for (const GraphOutput& o : g.outputs) out.add_output(to[o.value.id], o.alias_input, o.name);
+  out.outputs = g.outputs;
+  for (GraphOutput& o : out.outputs) o.value = to[o.value.id];
   return out;
 }
 

@@ -55,10 +55,12 @@ struct Overwrite {
 /// Work::in_place of a kernel that loads every element before it stores to its place; `cells` per parameter.
 std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::vector<int>& cells);
 
-/// Launch order as intervals between barriers: each work in the earliest interval its inputs allow.
-/// Overwrites that no order can honour are returned in `clashes` (indices) and left out.
+/// Launch order as intervals between barriers: each work in the earliest interval its inputs allow, and those
+/// that overwrite an external after all that make a guard. Overwrites that no order can honour are returned
+/// in `clashes` (indices) and left out.
 std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
-                                       const std::vector<Overwrite>& overwrites, int cells,
+                                       const std::vector<Overwrite>& overwrites,
+                                       const std::vector<int>& guard_cells, int cells,
                                        std::vector<int>& clashes);
 
 /// Offsets of the arena's buffers: `first` and `last` are the intervals of a buffer's life.

@@ -30,8 +30,12 @@ struct Order {
   }
 };
 
-/// Whether the new value may take the old one's place: its writer comes after all readers of the old value.
-bool honour(const std::vector<Work>& works, const Overwrite& o, int writer, Order& order) {
+/// Whether the new value may take the old one's place: its writer comes after all readers of the old value
+/// and after the `guards`, the works that make one.
+bool honour(const std::vector<Work>& works, const Overwrite& o, const std::vector<int>& guards, int writer,
+            Order& order) {
+  for (int g : guards)
+    if (g == writer || order.reaches(writer, g)) return false;
   std::vector<int> readers;
   for (size_t w = 0; w < works.size(); ++w)
     if (std::count(works[w].reads.begin(), works[w].reads.end(), o.old_cell))
@@ -41,6 +45,7 @@ bool honour(const std::vector<Work>& works, const Overwrite& o, int writer, Orde
     if (r == writer ? apart : order.reaches(writer, r)) return false;
   }
   for (int r : readers) order.add(r, writer);
+  for (int g : guards) order.add(g, writer);
   return true;
 }
 
@@ -77,7 +82,8 @@ std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::v
 }
 
 std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
-                                       const std::vector<Overwrite>& overwrites, int cells,
+                                       const std::vector<Overwrite>& overwrites,
+                                       const std::vector<int>& guard_cells, int cells,
                                        std::vector<int>& clashes) {
   std::vector<int> writer(cells, -1);
   for (size_t w = 0; w < works.size(); ++w)
@@ -86,9 +92,12 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
   for (size_t w = 0; w < works.size(); ++w)
     for (int c : works[w].reads)
       if (writer[c] >= 0) order.add(writer[c], static_cast<int>(w));
+  std::vector<int> guards;
+  for (int c : guard_cells)
+    if (writer[c] >= 0) guards.push_back(writer[c]);
   for (size_t i = 0; i < overwrites.size(); ++i) {
     const int w = writer[overwrites[i].cell];
-    if (w >= 0 && !honour(works, overwrites[i], w, order)) clashes.push_back(static_cast<int>(i));
+    if (w >= 0 && !honour(works, overwrites[i], guards, w, order)) clashes.push_back(static_cast<int>(i));
   }
   std::vector<int> waits(works.size(), 0);
   for (const auto& list : order.after)

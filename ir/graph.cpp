@@ -90,6 +90,8 @@ void verify(const Graph& g) {
   }
   for (const GraphOutput& out : g.outputs) {
     check_defined(out.value, "output");
+    KILN_ASSERT(!out.guard || (out.alias_input < 0 && g.type(out.value) == (Type{DType::i64, {}})),
+                "guard output of type {}", g.type(out.value).str());
     if (out.alias_input < 0) continue;
     KILN_ASSERT(out.alias_input < static_cast<int>(g.inputs.size()), "output aliases input {}",
                 out.alias_input);

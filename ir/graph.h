@@ -25,6 +25,7 @@ struct GraphOutput {
   Value value;
   int alias_input = -1;  ///< index of the input whose memory this output replaces, or -1
   std::string name;
+  bool guard = false;  ///< 0-d i64: inputs are overwritten only where it is kNothingWrong (ir/plan.h)
 };
 
 /// Where a node came from: never part of a cache key.

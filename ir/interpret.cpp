@@ -10,6 +10,7 @@
 #include "ir/base/options.h"
 #include "ir/host_memory.h"
 #include "ir/ops/loops.h"
+#include "ir/plan.h"
 
 namespace kiln {
 
@@ -107,7 +108,21 @@ std::vector<int> last_uses(const Graph& g) {
   return last;
 }
 
+std::vector<bool> guard_values(const Graph& g) {
+  std::vector<bool> guards(static_cast<size_t>(g.value_count()), false);
+  for (const GraphOutput& o : g.outputs)
+    if (o.guard) guards[static_cast<size_t>(o.value.id)] = true;
+  return guards;
+}
+bool holds(const HostTensor& guard) { return *static_cast<const int64_t*>(guard.ref.data) == kNothingWrong; }
+
 }  // namespace
+
+bool guards_hold(const Graph& g, std::span<const HostTensor> outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (g.outputs[i].guard && outputs[i].ref.data && !holds(outputs[i])) return false;
+  return true;
+}
 
 HostFunctions& host_functions() {
   static HostFunctions functions{default_matmul, default_parallel_for};
@@ -203,6 +218,7 @@ std::vector<HostTensor> interpret(const Graph& g, std::span<const HostTensor> in
                                   const std::function<void(int, const HostTensor&)>& observe) {
   const Symbols symbols = bind(g, inputs);
   const std::vector<int> last = last_uses(g);
+  const std::vector<bool> guards = guard_values(g);
   std::vector<HostTensor> values(static_cast<size_t>(g.value_count()));
   for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(g.inputs[i].value.id)] = inputs[i];
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -217,6 +233,7 @@ std::vector<HostTensor> interpret(const Graph& g, std::span<const HostTensor> in
       throw Error(e.kind(), fmt::format("{} (at {})", e.what(), n.origin.loc.str()), n.origin.loc);
     }
     if (observe) observe(static_cast<int>(i), out);
+    if (guards[static_cast<size_t>(n.out.id)] && !holds(out)) break;
     for (Value v : n.in)
       if (last[static_cast<size_t>(v.id)] == static_cast<int>(i)) values[static_cast<size_t>(v.id)] = {};
     if (last[static_cast<size_t>(n.out.id)] < 0) out = {};

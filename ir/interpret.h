@@ -41,8 +41,10 @@ void copy_elements(const TensorRef& src, const TensorRef& dst);
 
 /// Runs `g` on `inputs` (one per graph input). `observe` (may be empty) sees every node's result.
 /// Values are freed after their last use. Static shapes only: symbols take their values from the inputs'
-/// shapes.
+/// shapes. Stops after a node whose guard output is not kNothingWrong: results not made by then are empty.
 std::vector<HostTensor> interpret(const Graph& g, std::span<const HostTensor> inputs,
                                   const std::function<void(int node, const HostTensor&)>& observe = {});
+/// Whether all guard outputs that were made say that nothing is wrong.
+bool guards_hold(const Graph& g, std::span<const HostTensor> outputs);
 
 }  // namespace kiln

@@ -214,8 +214,12 @@ class Parser {
     if (text_.substr(at_, 6) == "alias=") {
       at_ += 6;
       alias = number<int>("an input number");
+      skip();
     }
+    const bool guard = text_.substr(at_, 5) == "guard";
+    if (guard) word("guard");
     g_.add_output(v, alias, maybe_quoted());
+    g_.outputs.back().guard = guard;
   }
   void statement() {
     skip();

@@ -15,7 +15,7 @@ namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "KPLN";
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kHeaderBytes = 4 + 1 + 16;
 constexpr int kMaxDimNesting = 64;  // parse_dim recurses once per parenthesis
 
@@ -192,7 +192,9 @@ std::string serialize(const Plan& plan) {
     w.ints(p.sources);
   });
   w.text(plan.constants);
-  for (const int32_t v : {plan.arena_bytes, plan.external_count, plan.scalar_count, plan.output_count})
+  w.ints(plan.guards);
+  for (const int32_t v :
+       {plan.arena_bytes, plan.guarded_from, plan.external_count, plan.scalar_count, plan.output_count})
     w.i(v);
 
   const std::string payload = w.take();
@@ -244,7 +246,9 @@ Plan deserialize_plan(std::string_view bytes) {
     return p;
   });
   plan.constants = r.text();
-  for (int32_t* v : {&plan.arena_bytes, &plan.external_count, &plan.scalar_count, &plan.output_count})
+  plan.guards = r.ints();
+  for (int32_t* v :
+       {&plan.arena_bytes, &plan.guarded_from, &plan.external_count, &plan.scalar_count, &plan.output_count})
     *v = r.i32();
   r.end();
   const std::string fault = plan_fault(plan);
@@ -309,6 +313,10 @@ std::string plan_fault(const Plan& plan) {
     if (n < 0 && f.fault.empty()) f.fault = fmt::format("a slot count is negative; got {}", n);
   f.symbols();
   f.dim(plan.arena_bytes, true, "arena bytes of plan", 0);
+  for (size_t i = 0; i < plan.guards.size(); ++i)
+    f.index(plan.guards[i], static_cast<int64_t>(plan.buffers.size()), false, "buffer of guard", i);
+  f.index(plan.guarded_from, static_cast<int64_t>(plan.launches.size()), true, "first guarded launch of plan",
+          0);
   for (size_t i = 0; i < plan.buffers.size(); ++i) f.buffer(plan.buffers[i], i);
   for (size_t i = 0; i < plan.launches.size(); ++i) f.launch(plan.launches[i], i);
   for (size_t i = 0; i < plan.profile.size(); ++i) {
@@ -367,7 +375,11 @@ std::string print(const Plan& plan) {
                      plan.constants.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i)
     out += fmt::format("  b{}: {}\n", i, buffer_text(plan, plan.buffers[i]));
-  for (const Launch& l : plan.launches) out += "  " + launch_text(plan, l) + "\n";
+  for (size_t i = 0; i < plan.launches.size(); ++i) {
+    if (static_cast<int64_t>(i) == plan.guarded_from)
+      out += fmt::format("  guard b{}\n", fmt::join(plan.guards, " b"));
+    out += "  " + launch_text(plan, plan.launches[i]) + "\n";
+  }
   return out + "}\n";
 }
 

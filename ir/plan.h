@@ -13,6 +13,9 @@
 
 namespace kiln {
 
+/// What a guard holds where all is well: the largest of the offending integers when there is none.
+inline constexpr int64_t kNothingWrong = INT64_MIN;
+
 /// Index into Plan::dims, the flat table of size expressions that is evaluated once per call.
 using DimIndex = int32_t;
 
@@ -43,19 +46,19 @@ struct PlanKernel {
 /// One kernel launch. Launches run in order; those between two barriers are independent of each other.
 struct Launch {
   int32_t kernel = -1;
-  std::vector<int32_t> buffers;   ///< plan buffers, in the kernel's parameter order
-  std::vector<DimIndex> dims;     ///< in the order the kernel reads them
-  DimIndex tasks = -1;            ///< independent tasks; fixed by the shape, never by the thread count
-  DimIndex scratch_bytes = -1;    ///< per thread
-  bool barrier_before = true;     ///< all earlier launches must have finished
-  int32_t profile = -1;           ///< row of Plan::profile
+  std::vector<int32_t> buffers;  ///< plan buffers, in the kernel's parameter order
+  std::vector<DimIndex> dims;    ///< in the order the kernel reads them
+  DimIndex tasks = -1;           ///< independent tasks; fixed by the shape, never by the thread count
+  DimIndex scratch_bytes = -1;   ///< per thread
+  bool barrier_before = true;    ///< all earlier launches must have finished
+  int32_t profile = -1;          ///< row of Plan::profile
 };
 
 /// What a profile table and `explain` print for a launch.
 struct ProfileRow {
-  std::string name;      ///< "layer_norm+linear", from the regions and ops it fuses
-  std::string ops;       ///< fused ops, e.g. "mul add tanh"
-  DimIndex bytes = -1;   ///< that must move
+  std::string name;     ///< "layer_norm+linear", from the regions and ops it fuses
+  std::string ops;      ///< fused ops, e.g. "mul add tanh"
+  DimIndex bytes = -1;  ///< that must move
   DimIndex flops = -1;
   std::vector<int32_t> sources;  ///< node ids, looked up in the trace's own side table of lines
 };
@@ -68,8 +71,12 @@ struct Plan {
   std::vector<PlanKernel> kernels;
   std::vector<Launch> launches;
   std::vector<ProfileRow> profile;
-  std::string constants;      ///< bytes of all constant buffers
+  std::string constants;  ///< bytes of all constant buffers
   DimIndex arena_bytes = -1;
+  /// Buffers of one i64 each. Launches from `guarded_from` on (-1: all run) are left out unless every guard
+  /// holds kNothingWrong: those before it write no external.
+  std::vector<int32_t> guards;
+  int32_t guarded_from = -1;
   int32_t external_count = 0, scalar_count = 0, output_count = 0;
 };
 

@@ -6,6 +6,7 @@
 //     %0 = input f32[B,784] arg "x"
 //     %3 = f32[B,1024] dot_general %0, %1 {batch_a=[], ...}   // model.cpp:21 blocks.0/linear
 //     output %9 alias=2 "fc1.weight"
+//     output %10 guard
 //   }
 #include <algorithm>
 #include <cctype>
@@ -98,6 +99,7 @@ std::string print(const Graph& g, const PrintOptions& o) {
   for (const GraphOutput& r : g.outputs) {
     out += fmt::format("  output %{}", number[r.value.id]);
     if (r.alias_input >= 0) out += fmt::format(" alias={}", r.alias_input);
+    if (r.guard) out += " guard";
     if (!o.canonical && !r.name.empty()) out += " " + quoted(r.name);
     out += "\n";
   }

@@ -25,8 +25,8 @@ struct Rewrite {
   }
   /// Copies the outputs and gives the graph away.
   Graph finish() {
-    for (const GraphOutput& o : from.outputs)
-      out.add_output(to[static_cast<size_t>(o.value.id)], o.alias_input, o.name);
+    out.outputs = from.outputs;
+    for (GraphOutput& o : out.outputs) o.value = to[static_cast<size_t>(o.value.id)];
     return std::move(out);
   }
 

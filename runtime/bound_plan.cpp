@@ -71,15 +71,19 @@ void place_barriers(const Plan& plan, BoundPlan& bound) {
   for (size_t i = 0; i < bound.launches.size(); ++i) {
     BoundLaunch& l = bound.launches[i];
     const bool declared = plan.launches[i].barrier_before;
-    if (l.solo) l.barrier = declared && split_before;
+    if (i == bound.guarded_from) l.barrier = i > 0;  // guards are looked at where a phase begins
+    else if (l.solo) l.barrier = declared && split_before;
     else l.barrier = skipped || (declared && (solo_before || split_before));
     if (l.barrier) solo_before = split_before = skipped = false;
     else skipped = skipped || (declared && solo_before);
     (l.solo ? solo_before : split_before) = true;
   }
-  for (size_t i = 0; i < bound.launches.size(); ++i)
+  for (size_t i = 0; i < bound.launches.size(); ++i) {
+    if (i == bound.guarded_from) bound.guarded_phase = static_cast<int>(bound.phases.size());
     if (i == 0 || bound.launches[i].barrier) bound.phases.push_back(static_cast<int32_t>(i));
+  }
   bound.phases.push_back(static_cast<int32_t>(bound.launches.size()));
+  if (bound.guarded_from == bound.launches.size()) bound.guarded_phase = bound.phase_count();
 }
 
 }  // namespace
@@ -107,6 +111,10 @@ std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int
     bound->scratch_bytes = std::max(bound->scratch_bytes, scratch);
     bound->launches.push_back(b);
   }
+  bound->guarded_from =
+      plan.guarded_from >= 0 ? static_cast<size_t>(plan.guarded_from) : plan.launches.size();
+  for (const int32_t g : plan.guards)
+    KILN_ASSERT(bound->sizes[g] == sizeof(int64_t), "a guard of {} bytes", bound->sizes[g]);
   place_launches(plan, *bound);
   place_barriers(plan, *bound);
   bound->alone_ns = bound->estimate_ns(1);

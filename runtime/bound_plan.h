@@ -46,6 +46,8 @@ struct BoundPlan {
   std::vector<int64_t> launch_dims;  ///< what the kernels read, launch after launch
   std::vector<BoundLaunch> launches;
   std::vector<int32_t> phases;  ///< first launch of each, between the places where threads meet; and the end
+  size_t guarded_from = 0;  ///< launches from this one on need their guards to hold; a phase begins with it
+  int guarded_phase = 0;
   std::vector<int64_t> offsets, sizes;  ///< by buffer; bytes
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< of the launch that needs most, for one thread

@@ -51,7 +51,14 @@ struct Executable::Frame {
   void* const* args;
   std::byte* scratch;
   int64_t scratch_stride;
+  std::span<const int32_t> guards;
+  void* const* buffers;
 
+  /// Shares of one phase get the same answer: guards were written in phases before it, by nobody later.
+  bool guards_hold() const {
+    return std::all_of(guards.begin(), guards.end(),
+                       [&](int32_t g) { return *static_cast<const int64_t*>(buffers[g]) == kNothingWrong; });
+  }
   void launch(const BoundLaunch& l, int share, int size) const {
     const int64_t part = l.solo ? share : (share + l.turn) % size;
     const int64_t begin = l.solo ? 0 : l.tasks * part / size;
@@ -62,6 +69,7 @@ struct Executable::Frame {
   }
   /// The launches of one phase.
   void phase(int i, int share, int size) const {
+    if (i >= bound->guarded_phase && !guards_hold()) return;
     for (int32_t l = bound->phases[static_cast<size_t>(i)]; l < bound->phases[static_cast<size_t>(i) + 1];
          ++l)
       launch(bound->launches[static_cast<size_t>(l)], share, size);
@@ -162,7 +170,7 @@ void Executable::walk_profiled(const Frame& frame, Team& team, Profiler& profile
   std::vector<int64_t> ns(plan_.launches.size());
   const int64_t start = now_ns();
   int64_t last = start;
-  for (size_t i = 0; i < ns.size(); ++i) {
+  for (size_t i = 0; i < ns.size() && (i < frame.bound->guarded_from || frame.guards_hold()); ++i) {
     team.run(1, [&](int, int share) { frame.launch(frame.bound->launches[i], share, team.size()); });
     const int64_t now = now_ns();
     ns[i] = now - last;
@@ -197,7 +205,8 @@ void Executable::run(const Invocation& call) const {
   point(bound, call, arena.data(), buffers);
   for (size_t i = 0; i < args_.size(); ++i) args[i] = buffers[args_[i]];
 
-  const Frame frame{&bound, kernels_.data(), args, stride ? arena.data() + scratch_at : nullptr, stride};
+  const Frame frame{&bound, kernels_.data(), args,   stride ? arena.data() + scratch_at : nullptr,
+                    stride, plan_.guards,    buffers};
   if (call.profiler) walk_profiled(frame, team, *call.profiler);
   else team.run(bound.phase_count(), [&](int i, int share) { frame.phase(i, share, team.size()); });
   arena.check_guard();

@@ -46,8 +46,9 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  /// Runs the whole plan. With KILN_POISON=1 (read when the executable is made) the arena, the scratch and
-  /// the outputs are filled with NaN first. Throws: invalid, on missing externals, outputs, scalars or
+  /// Runs the whole plan, or, where a guard does not hold, the launches before the guarded ones: then no
+  /// external has been written. With KILN_POISON=1 (read when the executable is made) the arena, the scratch
+  /// and the outputs are filled with NaN first. Throws: invalid, on missing externals, outputs, scalars or
   /// symbols; device, out of memory; internal, when a kernel wrote behind the arena.
   void run(const Invocation& call) const;
 

@@ -22,24 +22,38 @@ using Intervals = std::vector<std::vector<int>>;
 TEST(Schedule, IndependentWorksShareAnInterval) {
   std::vector<int> clashes;
   // 0 -> cell 1, 1 -> cell 2, 2 needs both.
-  EXPECT_EQ(schedule({work({0}, {1}), work({0}, {2}), work({1, 2}, {3})}, {}, 4, clashes),
+  EXPECT_EQ(schedule({work({0}, {1}), work({0}, {2}), work({1, 2}, {3})}, {}, {}, 4, clashes),
             (Intervals{{0, 1}, {2}}));
 }
 TEST(Schedule, OverwriteWaitsForReaders) {
   std::vector<int> clashes;
   // Cell 1 replaces input 0, which work 1 still reads.
-  EXPECT_EQ(schedule({work({0}, {1}, true), work({0}, {2})}, {{1, 0}}, 3, clashes), (Intervals{{1}, {0}}));
+  EXPECT_EQ(schedule({work({0}, {1}, true), work({0}, {2})}, {{1, 0}}, {}, 3, clashes),
+            (Intervals{{1}, {0}}));
   EXPECT_TRUE(clashes.empty());
 }
 TEST(Schedule, OverwriteThatIsReadLaterClashes) {
   std::vector<int> clashes;
   // Work 1 reads the new value and the old one.
-  schedule({work({0}, {1}, true), work({0, 1}, {2})}, {{1, 0}}, 3, clashes);
+  schedule({work({0}, {1}, true), work({0, 1}, {2})}, {{1, 0}}, {}, 3, clashes);
   EXPECT_EQ(clashes, std::vector<int>{0});
 }
 TEST(Schedule, KernelWithSeveralPassesDoesNotWorkInPlace) {
   std::vector<int> clashes;
-  schedule({work({0}, {1}, false)}, {{1, 0}}, 2, clashes);
+  schedule({work({0}, {1}, false)}, {{1, 0}}, {}, 2, clashes);
+  EXPECT_EQ(clashes, std::vector<int>{0});
+}
+TEST(Schedule, OverwriteWaitsForGuards) {
+  std::vector<int> clashes;
+  // Cell 1 replaces input 0; cell 3 is a guard, made by way of cell 2 from an input of its own.
+  const std::vector<Work> works = {work({0}, {1}, true), work({4}, {2}), work({2}, {3})};
+  EXPECT_EQ(schedule(works, {{1, 0}}, {3}, 5, clashes), (Intervals{{1}, {2}, {0}}));
+  EXPECT_TRUE(clashes.empty());
+  // Not where one kernel makes both, nor where the guard is made from the new value.
+  schedule({work({0}, {1, 3}, true)}, {{1, 0}}, {3}, 4, clashes);
+  EXPECT_EQ(clashes, std::vector<int>{0});
+  clashes.clear();
+  schedule({work({0}, {1}, true), work({1}, {3})}, {{1, 0}}, {3}, 4, clashes);
   EXPECT_EQ(clashes, std::vector<int>{0});
 }
 

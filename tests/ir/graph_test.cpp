@@ -39,6 +39,22 @@ TEST(Graph, PrintsWhatItParses) {
   EXPECT_EQ(def(g.nodes[static_cast<size_t>(g.producer(g.outputs[0].value))].op).name, "lt");
 }
 
+TEST(Graph, GuardsArePrintedAndChecked) {
+  const std::string text =
+      "graph t {\n  %0 = input i64[] arg\n  %1 = i64[] neg %0\n  output %0 alias=0 \"x\"\n"
+      "  output %1 guard\n}\n";
+  Graph g = parse_graph(text);
+  EXPECT_EQ(print(g), text);
+  EXPECT_FALSE(g.outputs[0].guard);
+  EXPECT_TRUE(g.outputs[1].guard);
+  EXPECT_NE(print(g, {.canonical = true}).find("output %1 guard"), std::string::npos);
+  verify(g);
+  g.outputs[1].alias_input = 0;
+  EXPECT_THROW(verify(g), Error);
+  g = parse_graph("graph t {\n  %0 = input f32[] arg\n  output %0 guard\n}\n");
+  EXPECT_THROW(verify(g), Error);
+}
+
 TEST(Graph, CanonicalTextHasNoNamesOriginsOrNumbersOfOldValues) {
   Graph g;
   g.name = "step";

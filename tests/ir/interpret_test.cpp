@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/plan.h"
 #include "tests/ir/testing.h"
 
 namespace kiln {
@@ -62,6 +63,30 @@ TEST(Interpret, WrongInputsAndFailingNodesAreNamed) {
   h.add_output(h.add_node(op("take"), {{x, i}}, {int64_t{0}}, {{"net.cpp", 7}, -1}));
   EXPECT_EQ(fault(h, {vec({1, 2}), scalar(DType::i64, 2)}),
             "take: index out of range; got 2 at position 0, expected -2 to 1 (at net.cpp:7)");
+}
+
+TEST(Interpret, StopsAtAGuardThatDoesNotHold) {
+  Graph g = parse_graph(R"(graph g {
+    %0 = input i64[] arg
+    %1 = i64[] neg %0
+    %2 = i64[] neg %1
+    output %2
+    output %1 guard
+  })");
+  int nodes = 0;
+  const auto run = [&](int64_t v) {
+    nodes = 0;
+    return interpret(g, {{scalar(DType::i64, static_cast<double>(v))}},
+                     [&](int, const HostTensor&) { ++nodes; });
+  };
+  std::vector<HostTensor> results = run(5);
+  EXPECT_EQ(nodes, 1);
+  EXPECT_EQ(results[0].ref.data, nullptr);
+  EXPECT_EQ(numbers(results[1]), Numbers{-5});
+  EXPECT_FALSE(guards_hold(g, results));
+  results = run(kNothingWrong);  // its negative is itself
+  EXPECT_EQ(nodes, 2);
+  EXPECT_TRUE(guards_hold(g, results));
 }
 
 TEST(Interpret, DenseCopiesKeepTheStorageTheyShare) {

@@ -30,6 +30,8 @@ Plan sample() {
   p.profile = {{"layer_norm+linear", "mul add", 2, 3, {1, 5, 300}}};
   p.constants = std::string(64, '\x7f');
   p.arena_bytes = 2;
+  p.guards = {3};
+  p.guarded_from = 1;
   p.external_count = 2;
   p.scalar_count = p.output_count = 1;
   return p;
@@ -62,6 +64,8 @@ TEST(Plan, RoundTripsExactly) {
   EXPECT_EQ(q.dims[6], Dim(INT64_MAX));
   EXPECT_EQ(q.constants, p.constants);
   EXPECT_EQ(q.launches[0].buffers, p.launches[0].buffers);
+  EXPECT_EQ(q.guards, p.guards);
+  EXPECT_EQ(q.guarded_from, 1);
   EXPECT_EQ(q.profile[0].sources, p.profile[0].sources);
   EXPECT_EQ(q.buffers[2].dtype, DType::bf16);
 }
@@ -81,6 +85,7 @@ TEST(Plan, Prints) {
             "  b4: constant @0 u8 bytes=64 \"table\"\n"
             "  launch k_0123(b0, b1, b2) dims=[4*B, div(B*T,7)+1] tasks=min(3*T,B) scratch=64"
             "  // layer_norm+linear [mul add] bytes=4*B flops=div(B*T,7)+1\n"
+            "  guard b3\n"
             "         builtin:blis_sgemm(b2, b4, b3) dims=[] tasks=-\n"
             "}\n");
 }
@@ -131,7 +136,7 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
     deserialize_plan(bytes);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 1");
+    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 2");
   }
   Plan p = sample();
   EXPECT_EQ(plan_fault(p), "");
@@ -144,6 +149,12 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
   p = sample();
   p.buffers[2].offset = -1;
   EXPECT_EQ(plan_fault(p), "offset of buffer 2 is out of range; got -1, expected below 7");
+  p = sample();
+  p.guards.push_back(5);
+  EXPECT_EQ(plan_fault(p), "buffer of guard 1 is out of range; got 5, expected below 5");
+  p = sample();
+  p.guarded_from = 2;
+  EXPECT_EQ(plan_fault(p), "first guarded launch of plan 0 is out of range; got 2, expected below 2");
 }
 
 }  // namespace

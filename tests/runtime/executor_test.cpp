@@ -60,10 +60,21 @@ void overrun(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
   static_cast<char*>(b[0])[dims[0]] = 1;
 }
 
+/// guard = n, unless the scalar is 1
+void guard(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
+  float s;
+  std::memcpy(&s, b[0], sizeof s);
+  *static_cast<int64_t*>(b[1]) = s == 1 ? kNothingWrong : dims[0];
+}
+
 KernelFn resolve(const PlanKernel& k) {
-  const std::pair<const char*, KernelFn> all[] = {{"add_scalar", add_scalar}, {"flip", flip},
-                                                  {"chunk_sums", chunk_sums}, {"combine", combine},
-                                                  {"nothing", nothing},       {"overrun", overrun}};
+  const std::pair<const char*, KernelFn> all[] = {{"add_scalar", add_scalar},
+                                                  {"flip", flip},
+                                                  {"chunk_sums", chunk_sums},
+                                                  {"combine", combine},
+                                                  {"nothing", nothing},
+                                                  {"overrun", overrun},
+                                                  {"guard", guard}};
   for (const auto& [name, fn] : all)
     if (k.symbol == name) return fn;
   return nullptr;
@@ -151,6 +162,42 @@ TEST(Executor, ComputesThePlan) {
   const Result r = run(exe, 3, 2);
   EXPECT_THAT(r.y, testing::ElementsAre(testing::FloatEq(1.6875f), testing::FloatEq(1.68975f),
                                         testing::FloatEq(1.692f)));
+}
+
+TEST(Executor, StopsAtAGuardThatDoesNotHold) {
+  // Everybody flips x into itself behind a guard, long enough to be split.
+  const int64_t n = 5000;
+  Plan p = chain(Dim(n), 1);
+  p.dims.push_back(Dim(8));
+  p.buffers.push_back({BufferKind::output, DType::i64, 2, static_cast<DimIndex>(p.dims.size()) - 1, -1, ""});
+  const auto guard_buffer = static_cast<int32_t>(p.buffers.size()) - 1;
+  p.output_count = 3;
+  p.kernels.push_back({false, "guard"});
+  p.launches.insert(p.launches.begin(), Launch{4, {1, guard_buffer}, {0}, -1, -1, true, -1});
+  p.launches[2].buffers = {2, 0};
+  p.launches[3].buffers = {0, 5};
+  p.guards = {guard_buffer};
+  p.guarded_from = 2;
+  const Executable exe(p, resolve);
+  for (const int threads : {1, 2, 3}) {
+    for (const bool profiled : {false, true}) {
+      for (const float s : {1.0f, 2.0f, 1.0f}) {
+        std::vector<float> x(n, 0.5f), y(n, -7);
+        float sum = -7;
+        int64_t guard = 0;
+        uint64_t scalar = 0;
+        std::memcpy(&scalar, &s, sizeof s);
+        void* const externals[] = {x.data()};
+        void* const outputs[] = {y.data(), &sum, &guard};
+        Profiler profiler;
+        exe.run({externals, outputs, {&scalar, 1}, {}, threads, 0, profiled ? &profiler : nullptr});
+        EXPECT_EQ(guard, s == 1 ? kNothingWrong : n);
+        EXPECT_THAT(x, ::testing::Each(s == 1 ? 2.25f : 0.5f));
+        EXPECT_EQ(y[7] == 3.375f, s == 1);  // what was not run may be poisoned
+        EXPECT_NE(y[7], 5.625f);
+      }
+    }
+  }
 }
 
 TEST(Executor, EmptyTensorsRunNoTask) {
