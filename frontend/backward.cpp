@@ -315,6 +315,7 @@ void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_g
       e.operands.insert(e.operands.end(), {leaf, s});
       const Value sum_operands[] = {r.read(s, from), g};
       r.write(s, r.graph.add_node(op("add"), sum_operands, {}, from), false, from);
+      note_write(s);
       continue;
     }
     SlotInfo info;

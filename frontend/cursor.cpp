@@ -26,14 +26,20 @@ Cursor::Cursor(Trie& trie)
       primary_(!trie.primary_busy.exchange(true)),
       call_(next_call++),
       thread_(std::this_thread::get_id()),
+      outer_(state().open),
       at_(&trie.root) {
-  state().cursor = this;
+  state().cursor = state().open = this;
   ++trie.calls;
   handles_.reserve(trie.handles_hint.load(std::memory_order_relaxed));
 }
 
-Cursor::~Cursor() {
+void Cursor::leave() {
   state().cursor = nullptr;
+  state().open = outer_;
+}
+
+Cursor::~Cursor() {
+  leave();
   if (primary_) trie_.primary_busy = false;
 }
 
@@ -99,6 +105,7 @@ Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
     h->hooks.reset();
     h->grad_fn.reset();
     h->base.reset();
+    h->dropped = {};
     h->requires_grad = r.prototype->requires_grad;
     h->is_leaf = r.prototype->is_leaf;
     h->spare = std::move(h->storage);
@@ -128,8 +135,13 @@ void Cursor::advance(Event* e, std::span<const Scalar> scalars, Operands operand
 void Cursor::set_flags(Slot slot, bool requires_grad) {
   const ImplPtr t = impl_of(slot);
   if (!t) return;
+  if (!owns(*t)) flags_.push_back({t, t->requires_grad, t->is_leaf});
   t->requires_grad = requires_grad;
   t->is_leaf = !requires_grad;
+}
+
+void Cursor::note_draw(const GeneratorState& s) {
+  if (draws_++ == 0) first_draw_ = s;
 }
 
 bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one) {

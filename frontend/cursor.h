@@ -63,7 +63,9 @@ class Cursor {
   void note_hook(const Tensor& t, SourceLoc loc);
   /// Whether `t` is a value of this trace.
   bool knows(const TensorImpl& t) const { return slot_of(t) != kUnbound; }
-  /// Runs what is pending so that `t` has memory.
+  /// Whether `t` is a value this call has made.
+  bool owns(const TensorImpl& t) const { return t.cursor_call == call_; }
+  /// Runs what is pending so that `t` has memory, and that memory is up to date.
   void host_read(TensorImpl& t, const char* what, SourceLoc loc);
   /// The callable returned: runs the rest, publishes what was recorded.
   void finish();
@@ -76,9 +78,15 @@ class Cursor {
   std::vector<Tensor> replay(const Frozen& f, const std::vector<Tensor>& args);
   /// The callable sets or drops a gradient itself.
   void note_grad_set(const TensorImpl& t) { cleared_.insert(&t); }
+  /// An optimizer is about to count a step that is pending.
+  void note_step(const std::shared_ptr<std::vector<int64_t>>& counts) { steps_.push_back({counts, *counts}); }
+  /// The callable has drawn from the default generator.
+  void note_draw(const GeneratorState& s);
   const StageOptions& options() const { return trie_.options; }
 
   bool recording() const { return recorder_ != nullptr; }
+  /// The call that was running on this thread when this one began; null: none.
+  Cursor* outer() const { return outer_; }
 
  private:
   struct Followed {
@@ -89,6 +97,7 @@ class Cursor {
   static constexpr Slot kUnbound = -2;
 
   // cursor.cpp: following.
+  void leave();  ///< nothing that runs from here on is an event of this call
   Slot slot_of(const TensorImpl& t) const {
     return t.cursor_call == call_ ? t.slot : external_slots_.find(&t, kUnbound);
   }
@@ -143,6 +152,7 @@ class Cursor {
   void mark(Event& e) const;
   void close_event();
   bool pending_write_under(Operands operands) const;
+  void note_write(Slot s);
   Slot bind_operand(Event& e, const Tensor& t, int operand);
   Tensor new_handle(Slot s, const TensorImpl& prototype);
   Origin origin() const;
@@ -153,8 +163,11 @@ class Cursor {
   Event* match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const;
   Event& record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc);
   void run_stage(Event& e);
+  void run_program(const Stage& stage, std::span<const HostTensor> inputs,
+                   std::span<const HostTensor> outputs, std::span<const int64_t> worst);
   void flush_writes();
   bool follow_flush();
+  bool write_pending(const Storage* storage) const;
   void attach();
   const ImplPtr& handle_of(const Followed& f) const;
   std::vector<Value> choose_outputs(const Event& e, Stage& stage);
@@ -167,6 +180,7 @@ class Cursor {
   const bool primary_;
   const uint64_t call_;
   const std::thread::id thread_;
+  Cursor* const outer_;
   Event* at_;
   int depth_ = 0;
 
@@ -178,6 +192,20 @@ class Cursor {
   std::vector<Followed> handles_;
   std::vector<ImplPtr> carried_;
   std::set<const TensorImpl*> cleared_;
+
+  // What has happened on the host since the last run point, and is undone when the pending ops are dropped.
+  struct FormerFlags {
+    ImplPtr tensor;
+    bool requires_grad, is_leaf;
+  };
+  std::vector<FormerFlags> flags_;
+  struct FormerSteps {
+    std::shared_ptr<std::vector<int64_t>> counts;
+    std::vector<int64_t> before;
+  };
+  std::vector<FormerSteps> steps_;
+  GeneratorState first_draw_;
+  uint64_t draws_ = 0;
 
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::unique_ptr<Event>> recorded_;

@@ -52,8 +52,15 @@ void check_value(const Tensor& worst, std::string before, std::string after) {
   KILN_CHECK(v == kNothingWrong, invalid, "{}{}{}", before, v, after);
 }
 
+void note_step(const std::shared_ptr<std::vector<int64_t>>& counts) {
+  if (Cursor* c = state().cursor) c->note_step(counts);
+}
+
 void materialise(TensorImpl& t, const char* what, SourceLoc loc) {
-  if (t.storage) return;
+  if (t.storage) {
+    for (Cursor* c = state().open; c; c = c->outer()) c->host_read(t, what, loc);
+    return;
+  }
   KILN_CHECK(!t.dropped.known(), invalid,
              "dropped: the tensor made at {} was lost when the compiled callable threw", t.dropped.str());
   KILN_CHECK(t.cursor, invalid, "{} ({}): {} has no memory", what, loc.str(), describe(t));

@@ -10,6 +10,7 @@
 
 #include "frontend/impl.h"
 #include "frontend/tensor.h"
+#include "ir/plan.h"
 
 namespace kiln::detail {
 
@@ -44,11 +45,13 @@ Tensor apply(Op o, std::span<const Tensor* const> in, Attrs attrs = {});
 /// In-place result: `target` now holds `value` (same type). Marks memory and views accordingly.
 void assign(const Tensor& target, const Tensor& value);
 
-/// Largest of a set of offending integers when there is none.
-inline constexpr int64_t kNothingWrong = INT64_MIN;
 /// `worst` is a 0-d i64 tensor. Throws: invalid, "<before><worst><after>" unless it is kNothingWrong: now,
-/// or, inside a compiled callable, when the stage has run.
+/// or, inside a compiled callable, from its next run point, before that has written to any tensor.
 void check_value(const Tensor& worst, std::string before, std::string after);
+
+/// An optimizer is about to count a step: inside a compiled callable the counts are restored when the step is
+/// dropped.
+void note_step(const std::shared_ptr<std::vector<int64_t>>& counts);
 
 /// The line to pass to ops that Kiln's own modules call: the innermost line pushed (by the module's call).
 Loc caller_loc();

@@ -157,6 +157,7 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
     }
     x.graph.outputs[i].alias_input = static_cast<int>(at - x.inputs.begin());
   }
+  for (size_t i = 0; i < stage.outputs.size(); ++i) x.graph.outputs[i].guard = stage.outputs[i].check >= 0;
   stage.inputs = std::move(x.inputs);
   x.graph.name = trie_.options.name;
   stage.program = build_program(x.graph, strides, trie_.options, build_);
@@ -218,6 +219,23 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   return e;
 }
 
+/// Where it throws, no tensor has been written, and the numbers that the stage drew are given back.
+void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
+                         std::span<const HostTensor> outputs, std::span<const int64_t> worst) {
+  try {
+    stage.program->run(inputs, outputs);
+    for (size_t i = 0; i < worst.size(); ++i)
+      KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
+                 stage.checks[i].after);
+  } catch (...) {
+    if (draws_ > 0) take_back_random(first_draw_, draws_);
+    throw;
+  }
+  flags_.clear();
+  steps_.clear();
+  draws_ = 0;
+}
+
 void Cursor::run_stage(Event& e) {
   Stage& stage = *e.stage;
   std::vector<HostTensor> inputs, outputs;
@@ -257,7 +275,7 @@ void Cursor::run_stage(Event& e) {
     }
     outputs.push_back(host_of(*c));
   }
-  stage.program->run(inputs, outputs);
+  run_program(stage, inputs, outputs, worst);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const StageOutput& o = stage.outputs[i];
     if (o.external < 0) continue;
@@ -265,9 +283,6 @@ void Cursor::run_stage(Event& e) {
     if (o.staged) copy_elements(outputs[i].ref, x.ref());
     ++x.storage->version;
   }
-  for (size_t i = 0; i < worst.size(); ++i)
-    KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
-               stage.checks[i].after);
   for (const LiveMemory& m : stage.live) {
     const ImplPtr h = impl_of(m.slot);
     h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
@@ -295,15 +310,30 @@ bool Cursor::follow_flush() {
   return true;
 }
 
+/// Whether an op since the last run point writes to this memory of an external tensor.
+bool Cursor::write_pending(const Storage* storage) const {
+  if (!storages_.count(storage)) return false;
+  for (const Event* e = at_; e && !e->stage; e = e->parent)
+    for (Slot s : e->writes)
+      if (impl_of(s)->storage.get() == storage) return true;
+  return false;
+}
+
 void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
-  if (t.storage) return;
-  KILN_CHECK(t.cursor_call == call_ && thread_ == std::this_thread::get_id(), invalid,
+  const bool external = t.storage != nullptr;
+  if (external && !write_pending(t.storage.get())) return;
+  KILN_CHECK(external || (t.cursor_call == call_ && thread_ == std::this_thread::get_id()), invalid,
              "{} ({}): the value is pending in a compiled callable on another thread", what, loc.str());
   KILN_CHECK(!trie_.options.full_graph, invalid,
              "{} ({}): reads a tensor's value inside a compiled callable, which full_graph forbids (return "
              "the tensor and read it outside, or select with where)",
              what, loc.str());
   KILN_ASSERT(depth_ == 0, "{} inside the body of an op", what);
+  if (external) {
+    if (follow_flush()) return;
+    if (!recording()) start_recording(what, loc);
+    return flush_writes();
+  }
   const std::vector<Slot> live = live_slots();
   Event* e = recording() ? nullptr : match_run(EventKind::host_read, live, t.slot);
   if (!e && follow_flush()) return host_read(t, what, loc);
@@ -382,7 +412,7 @@ void Cursor::attach_boundaries(const Stage& stage) {
 }
 
 void Cursor::finish() {
-  state().cursor = nullptr;
+  leave();
   const std::vector<Slot> live = live_slots();
   Event* e = recording() ? nullptr : match_run(EventKind::end, live, kAbsent);
   if (!e && follow_flush()) return finish();
@@ -416,7 +446,19 @@ void Cursor::attach() {
 }
 
 void Cursor::abandon() {
-  state().cursor = nullptr;
+  leave();
+  for (size_t i = flags_.size(); i-- > 0;) {
+    flags_[i].tensor->requires_grad = flags_[i].requires_grad;
+    flags_[i].tensor->is_leaf = flags_[i].is_leaf;
+  }
+  for (size_t i = steps_.size(); i-- > 0;) *steps_[i].counts = steps_[i].before;
+  for (const Event* e = open_ ? open_ : at_; e; e = e->parent) {
+    if (e->kind != EventKind::backward_end) continue;
+    for (int64_t i : e->ints) {
+      ImplPtr& grad = impl_of(e->operands[2 * static_cast<size_t>(i)])->grad;
+      if (grad && owns(*grad) && !grad->storage) grad.reset();
+    }
+  }
   for (const Followed& f : handles_) {
     const ImplPtr& h = handle_of(f);
     h->cursor = nullptr;

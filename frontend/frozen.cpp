@@ -172,7 +172,7 @@ void Cursor::replay_leaf_grads(const Frozen& f, Event& e) {
 }
 
 std::vector<Tensor> Cursor::replay(const Frozen& f, const std::vector<Tensor>& args) {
-  state().cursor = nullptr;  // nothing that runs here is an event
+  leave();  // nothing that runs here is an event
   scalars_ = f.scalars;
   std::vector<Tensor> held;  // keeps handles of this call from being taken for free ones
   for (Event* e : f.path) {

@@ -175,6 +175,38 @@ Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
                      [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
 }
 
+/// The elements of an integer divisor must not be zero.
+void check_divisor(const Tensor& b, const char* name, Loc loc) {
+  const Tensor flat = reshape_to(b, {b.numel()}), zero = constant_like(flat, 0), at = iota(0, {b.numel()}),
+               none = constant_like(at, static_cast<double>(kNothingWrong));
+  const Tensor wrong = select3(apply(op("eq"), {&flat, &zero}), at, none);
+  check_value(reduce(op("amax"), wrong, {0}, false),
+              fmt::format("{} ({}): integer division by zero; got divisor {} with a 0 at element ", name,
+                          loc.str(), b.type_str()),
+              "");
+}
+
+/// A number as an integer of this dtype.
+bool is_zero_as(int64_t v, DType t) {
+  return t == DType::u8    ? static_cast<uint8_t>(v) == 0
+         : t == DType::i32 ? static_cast<int32_t>(v) == 0
+                           : v == 0;
+}
+
+/// Quotients and remainders, which integers have only for a divisor other than zero.
+Tensor whole_division(Op o, const TensorArg& a, const TensorArg& b) {
+  const char* name = kOpNames[o.id].data();
+  if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
+    KILN_CHECK(!is_zero_as(b.scalar.i, a.tensor->dtype()), invalid, "{} ({}): integer division of {} by zero",
+               name, a.loc.str(), a.tensor->type_str());
+  return binary_call(name, a, b, [&](const Tensor& x, const Tensor& y) {
+    const DType t = result_type(x, y);
+    if (b.tensor && !is_floating(t) && x.numel() > 0 && y.numel() > 0)
+      check_divisor(cast_to(y, t), name, a.loc);
+    return binary(o, x, y, a.loc);
+  });
+}
+
 Tensor as_bool(const Tensor& x) {
   const Tensor zero = constant_like(x, 0);
   return x.dtype() == DType::boolean ? x : apply(op("ne"), {&x, &zero});
@@ -242,9 +274,11 @@ Tensor mul(const TensorArg& a, const TensorArg& b) { return binary_op(op("mul"),
 Tensor pow(const TensorArg& a, const TensorArg& b) { return binary_op(op("pow"), a, b); }
 Tensor maximum(const TensorArg& a, const TensorArg& b) { return binary_op(op("maximum"), a, b); }
 Tensor minimum(const TensorArg& a, const TensorArg& b) { return binary_op(op("minimum"), a, b); }
-Tensor fmod(const TensorArg& a, const TensorArg& b) { return binary_op(op("fmod"), a, b); }
-Tensor remainder(const TensorArg& a, const TensorArg& b) { return binary_op(op("remainder"), a, b); }
-Tensor floor_divide(const TensorArg& a, const TensorArg& b) { return binary_op(op("floor_divide"), a, b); }
+Tensor fmod(const TensorArg& a, const TensorArg& b) { return whole_division(op("fmod"), a, b); }
+Tensor remainder(const TensorArg& a, const TensorArg& b) { return whole_division(op("remainder"), a, b); }
+Tensor floor_divide(const TensorArg& a, const TensorArg& b) {
+  return whole_division(op("floor_divide"), a, b);
+}
 Tensor atan2(const TensorArg& a, const TensorArg& b) { return binary_op(op("atan2"), a, b); }
 Tensor eq(const TensorArg& a, const TensorArg& b) { return binary_op(op("eq"), a, b); }
 Tensor ne(const TensorArg& a, const TensorArg& b) { return binary_op(op("ne"), a, b); }

@@ -22,6 +22,11 @@ class InterpretedProgram : public Program {
     std::vector<HostTensor> in(inputs.begin(), inputs.end());
     for (size_t i = 0; i < in.size(); ++i) in[i].ref.dtype = graph_.type(graph_.inputs[i].value).dtype;
     const std::vector<HostTensor> results = interpret(graph_, in);
+    if (!guards_hold(graph_, results)) {
+      for (size_t i = 0; i < outputs.size(); ++i)
+        if (graph_.outputs[i].guard && results[i].ref.data) copy_elements(results[i].ref, outputs[i].ref);
+      return;
+    }
     // A result may share memory with an input that another result replaces: read all before writing any.
     std::vector<HostTensor> copies;
     for (const HostTensor& r : results) {

@@ -220,6 +220,7 @@ void Cursor::assign(const Tensor& target, const Tensor& value) {
   recorder_->mark_grad(v, grad);
   const bool before = recorder_->wants_grad(recorder_->read(history, from));
   recorder_->write(s, v, state().grad_enabled, from);
+  note_write(s);
   const bool after = recorder_->wants_grad(recorder_->read(history, from));
   if (before == after) return;
   for (Slot x = 0; x < static_cast<Slot>(recorder_->slots.size()); ++x) {
@@ -227,6 +228,12 @@ void Cursor::assign(const Tensor& target, const Tensor& value) {
     set_flags(x, after);
     open_->flags.emplace_back(x, after);
   }
+}
+
+/// Slot `s` has been written, and with it its base.
+void Cursor::note_write(Slot s) {
+  const Slot memory = recorder_->memory_of(s);
+  if (recorder_->slots[memory].external >= 0) open_->writes.push_back(memory);
 }
 
 void Cursor::check_later(const Tensor& worst, std::string before, std::string after) {
@@ -283,6 +290,7 @@ void Cursor::set_leaf(const Tensor& t, bool on, SourceLoc loc) {
     recorder_->change(s, info);
     return std::vector<Tensor>{t};
   });
+  if (!owns(*t.impl())) flags_.push_back({t.impl(), t.impl()->requires_grad, t.impl()->is_leaf});
   t.impl()->requires_grad = on;
 }
 

@@ -53,7 +53,9 @@ class Program {
  public:
   virtual ~Program() = default;
   /// `inputs` in graph-input order. `outputs[i].ref` is where output i goes; outputs that alias an input
-  /// have that input's memory. Threads: may run concurrently.
+  /// have that input's memory. Guard outputs come in with kNothingWrong; after a run that leaves another
+  /// value in one, no input has been written, and the other outputs hold nothing. Threads: may run
+  /// concurrently.
   virtual void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "frontend/context.h"
+#include "frontend/cursor.h"
 #include "frontend/dispatch.h"
 #include "frontend/frozen.h"
 
@@ -63,10 +64,20 @@ Generator& generator() {
 
 GeneratorState next_random() {
   forbid_frozen("random numbers");
-  std::lock_guard lock(generator().mutex);
-  GeneratorState s = generator().value;
-  ++generator().value.offset;
+  GeneratorState s;
+  {
+    std::lock_guard lock(generator().mutex);
+    s = generator().value;
+    ++generator().value.offset;
+  }
+  if (Cursor* c = state().cursor) c->note_draw(s);
   return s;
+}
+
+void take_back_random(const GeneratorState& first, uint64_t count) {
+  std::lock_guard lock(generator().mutex);
+  GeneratorState& now = generator().value;
+  if (now.seed == first.seed && now.offset == first.offset + count) now = first;
 }
 
 }  // namespace detail

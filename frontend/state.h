@@ -18,6 +18,7 @@ struct ScopeEntry {
 struct State {
   Cursor* cursor = nullptr;  ///< following or recording; null: eager
   Cursor* aside = nullptr;   ///< the same while a backward that is no part of its trace runs
+  Cursor* open = nullptr;    ///< of the compiled call that runs, even where ops are eager for a while
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
 
@@ -34,6 +35,8 @@ State& state();
 
 /// Takes the next offset of the default generator; returns (seed, offset). Threads: any.
 GeneratorState next_random();
+/// Undoes `count` draws of which the first gave `first`, unless somebody has drawn or seeded since.
+void take_back_random(const GeneratorState& first, uint64_t count);
 
 /// Human text of an impl for errors: "f32[2,3] 'fc1.weight'".
 std::string describe(const TensorImpl& t);

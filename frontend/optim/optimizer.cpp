@@ -13,7 +13,9 @@ namespace kiln::optim {
 using namespace kiln::detail;  // NOLINT: the update bodies are written in its vocabulary
 
 Optimizer::Optimizer(std::vector<Tensor> params)
-    : params_(std::move(params)), state_(params_.size()), steps_(params_.size(), 0) {
+    : params_(std::move(params)),
+      state_(params_.size()),
+      steps_(std::make_shared<StepCounts>(params_.size(), 0)) {
   for (const Tensor& p : params_) {
     KILN_CHECK(p.defined() && p.is_leaf() && is_floating(p.dtype()), invalid,
                "Optimizer: got {}, expected leaf tensors of a floating dtype", p.type_str());
@@ -41,7 +43,7 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
   std::vector<std::pair<std::string, Tensor>> out;
   for (size_t i = 0; i < params_.size(); ++i) {
     out.emplace_back(fmt::format("{}.step", i),
-                     Tensor::from_vector<double>({static_cast<double>(steps_[i])}, {}));
+                     Tensor::from_vector<double>({static_cast<double>((*steps_)[i])}, {}));
     for (size_t k = 0; k < state_names_.size(); ++k)
       out.emplace_back(fmt::format("{}.{}", i, state_names_[k]), state_[i][k]);
   }
@@ -65,7 +67,7 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict: the state does not fit{}", faults);
   NoGrad guard;
   for (size_t i = 0; i < params_.size(); ++i) {
-    steps_[i] = static_cast<int64_t>(find(given, fmt::format("{}.step", i))->second.item<double>());
+    (*steps_)[i] = static_cast<int64_t>(find(given, fmt::format("{}.step", i))->second.item<double>());
     for (size_t k = 0; k < state_names_.size(); ++k)
       state_[i][k].copy_(find(given, fmt::format("{}.{}", i, state_names_[k]))->second);
   }
@@ -83,7 +85,7 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
     active.push_back(i);
     rows.push_back({params_[i], params_[i].grad()});
     rows.back().insert(rows.back().end(), state_[i].begin(), state_[i].end());
-    std::vector<double> mine = at_step(steps_[i] + 1);
+    std::vector<double> mine = at_step((*steps_)[i] + 1);
     const auto at = std::find(own.begin(), own.end(), mine);
     own_of.push_back(at - own.begin());
     if (at == own.end()) own.push_back(std::move(mine));
@@ -106,7 +108,8 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
     }
     return std::vector<Tensor>{};
   });
-  for (size_t i : active) ++steps_[i];
+  note_step(steps_);
+  for (size_t i : active) ++(*steps_)[i];
 }
 
 SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(params)), options(o) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ class Optimizer {
   double lr = 1e-3;
   const std::vector<Tensor>& params() const { return params_; }
   /// Steps that parameter number `param` has taken: those at which it had a gradient.
-  int64_t step_count(size_t param) const { return steps_.at(param); }
+  int64_t step_count(size_t param) const { return steps_->at(param); }
 
   /// State tensors as "<parameter index>.<name>"; a parameter's step count is the 0-d f64 tensor
   /// "<index>.step".
@@ -36,6 +37,7 @@ class Optimizer {
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
 
  protected:
+  using StepCounts = std::vector<int64_t>;
   /// Names of the state tensors, and their creation. Called once by the subclass.
   void make_state(std::vector<std::string> names);
   /// One event that updates every parameter with a gradient. `scalars` are those of all parameters;
@@ -48,7 +50,7 @@ class Optimizer {
   std::vector<Tensor> params_;
   std::vector<std::string> state_names_;
   std::vector<std::vector<Tensor>> state_;
-  std::vector<int64_t> steps_;
+  std::shared_ptr<StepCounts> steps_;  ///< shared with a compiled call that may have to take steps back
 };
 
 struct SGDOptions {
