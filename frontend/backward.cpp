@@ -46,14 +46,9 @@ size_t node_at(const Graph& g, int value_count) {
 
 }  // namespace
 
-Event* Cursor::match_kind(EventKind kind) const {
-  for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling)
-    if (e->kind == kind) return e;
-  return nullptr;
-}
-
 bool Cursor::backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const {
   if (e.kind != EventKind::backward || slot_of(*root.impl()) != e.operands[0]) return false;
+  if (!hook_counts_match(e)) return false;
   if (!gradient.defined()) return e.operands[1] == kAbsent;
   const Slot s = slot_of(*gradient.impl());
   if (s != kUnbound) return s == e.operands[1];
@@ -96,15 +91,54 @@ void Cursor::follow_leaf_grads(Event& e) {
     leaves[static_cast<size_t>(e.ints[i])]->grad = hand_out(e, i, {}).impl();
 }
 
-Tensor Cursor::run_hook(Slot slot, size_t index, const Tensor& gradient) const {
+/// The hooks of a tensor as they are when its gradient is ready.
+const HookList& Cursor::hooks_of(Slot slot) {
+  const auto known = hook_lists_.find(slot);
+  if (known != hook_lists_.end()) return known->second;
   const ImplPtr t = impl_of(slot);
-  KILN_ASSERT(t && t->hooks && index < t->hooks->size(), "slot {} has no hook {}", slot, index);
-  return (*t->hooks)[index].fn(gradient);
+  return hook_lists_[slot] = t && t->hooks ? *t->hooks : HookList();
+}
+
+Tensor Cursor::run_hook(Slot slot, size_t index, const Tensor& gradient) {
+  const HookList& hooks = hooks_of(slot);
+  KILN_ASSERT(index < hooks.size(), "slot {} has no hook {}", slot, index);
+  NoGrad guard;
+  return hooks[index].fn(gradient);
+}
+
+/// Whether the hooked tensors have as many hooks as when `begin` was recorded.
+bool Cursor::hook_counts_match(const Event& begin) const {
+  return std::all_of(begin.hook_counts.begin(), begin.hook_counts.end(), [&](const auto& p) {
+    const ImplPtr t = impl_of(p.first);
+    return (t && t->hooks ? t->hooks->size() : 0) == p.second;
+  });
+}
+
+/// The recorded hook call that comes next; null: none. `known` is false where a hook that ran before has
+/// changed the hooks of others, so that what comes next was never recorded.
+Event* Cursor::next_hook(bool& known) {
+  Event *any = nullptr, *same = nullptr;
+  known = true;
+  for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
+    if (e->kind != EventKind::hook) continue;
+    const size_t count = hooks_of(e->operands[0]).size();
+    if (count == 0) continue;
+    known = known && (!any || any->operands == e->operands);  // of two tensors it may be either's turn
+    any = e;
+    if (count == static_cast<size_t>(e->ints[1])) same = e;
+  }
+  known = known && (same || !any);
+  return same ? same : any;
 }
 
 /// Walks the hook events of a backward. False: recording began on the way.
 bool Cursor::follow_hooks() {
-  while (Event* h = match_kind(EventKind::hook)) {
+  bool known = true;
+  while (Event* h = next_hook(known)) {
+    if (!known) {
+      start_recording("a hook", h->loc);
+      return false;
+    }
     at_ = h;
     const Tensor g = hand_out(*h, 0, {});
     const Tensor result = run_hook(h->operands[0], static_cast<size_t>(h->ints[0]), g);
@@ -125,6 +159,16 @@ bool Cursor::follow_hooks() {
 }
 
 void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
+  struct Restore {
+    std::map<Slot, HookList>& lists;
+    std::map<Slot, HookList> outer;  // of the backward one of whose hooks calls this one
+    ~Restore() { lists.swap(outer); }
+  } restore{hook_lists_, {}};
+  restore.outer.swap(hook_lists_);
+  walk_backward(root, gradient, retain_graph, loc);
+}
+
+void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
   if (!recording()) {
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
       if (!backward_matches(*e, root, gradient) || e->ints[0] != retain_graph) continue;
@@ -150,6 +194,8 @@ void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_gr
   e.ints = {retain_graph};
   e.ints.push_back(recorder_->read(e.operands[0], origin()).id);
   if (seed != kAbsent) recorder_->read(seed, origin());
+  for (const auto& [value, slot] : recorder_->hooked)
+    if (const ImplPtr t = impl_of(slot); t && t->hooks) e.hook_counts.emplace_back(slot, t->hooks->size());
   close_event();
   pending_hook_ = nullptr;
   record_backward(e);
@@ -210,7 +256,7 @@ Value Cursor::record_hook(Slot slot, size_t index, Value g) {
   info.leaf = true;
   const Tensor handle = new_handle(recorder_->add_slot(info), contiguous_prototype(info.type));
   h.operands = {slot};
-  h.ints = {static_cast<int64_t>(index)};
+  h.ints = {static_cast<int64_t>(index), static_cast<int64_t>(hooks_of(slot).size())};
   h.results.push_back({-1, std::make_shared<TensorImpl>(*handle.impl()), handle.impl()});
   handles_.push_back({&h, 0, nullptr});
   close_event();
@@ -278,7 +324,7 @@ void Cursor::record_backward(const Event& begin) {
   request.on_grad = [&](Value v, Value g) {
     const auto hooked = r.hooked.find(v.id);
     if (hooked == r.hooked.end()) return g;
-    const size_t count = impl_of(hooked->second)->hooks ? impl_of(hooked->second)->hooks->size() : 0;
+    const size_t count = hooks_of(hooked->second).size();
     for (size_t i = 0; i < count; ++i, ++hook_calls) {
       if (hook_calls < done.size()) {
         g = done[hook_calls].first;

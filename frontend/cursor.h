@@ -128,10 +128,13 @@ class Cursor {
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
   bool backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const;
   bool leaf_grads_match(const Event& e) const;
-  Event* match_kind(EventKind kind) const;
   void follow_leaf_grads(Event& e);
   bool follow_hooks();
-  Tensor run_hook(Slot slot, size_t index, const Tensor& gradient) const;
+  const HookList& hooks_of(Slot slot);
+  bool hook_counts_match(const Event& begin) const;
+  Event* next_hook(bool& known);
+  void walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+  Tensor run_hook(Slot slot, size_t index, const Tensor& gradient);
   Value record_hook(Slot slot, size_t index, Value gradient);
   Value record_hook_end(const Tensor& result, Value gradient);
   std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
@@ -211,7 +214,8 @@ class Cursor {
   std::vector<std::unique_ptr<Event>> recorded_;
   Event* open_ = nullptr;
   std::vector<const Tensor*> open_operands_;
-  Event* pending_hook_ = nullptr;  ///< a hook that was running when recording began
+  std::map<Slot, HookList> hook_lists_;  ///< of this backward: a hook may remove or add some
+  Event* pending_hook_ = nullptr;        ///< a hook that was running when recording began
   Tensor pending_hook_result_;
   std::string reason_;
   BuildRecord build_;

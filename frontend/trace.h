@@ -72,7 +72,8 @@ struct Event {
   std::vector<int64_t> ints;
   std::vector<Binding> bindings;
   std::vector<EventResult> results;
-  std::vector<Slot> writes;                  ///< externals that this event writes
+  std::vector<std::pair<Slot, size_t>> hook_counts;  ///< backward: of every tensor that had hooks
+  std::vector<Slot> writes;                          ///< externals that this event writes
   std::vector<std::pair<Slot, bool>> flags;  ///< in-place writes: slots whose requires_grad this event sets
   std::vector<Slot> live;                    ///< events that run a stage: slots that somebody else holds
   std::shared_ptr<Stage> stage;              ///< events that run one, like live
