@@ -212,6 +212,7 @@ namespace {
 /// Rows with no finite score give zeros, as PyTorch's safe softmax does.
 Tensor safe_softmax(const Tensor& scores) {
   const Sizes last{scores.dim() - 1};
+  if (scores.size(-1) == 0) return scores;
   const Tensor top = [&] {
     NoGrad guard;
     const Tensor m = reduce(op("amax"), scores, last, true);

@@ -50,6 +50,9 @@ void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc)
 void check_elements(const Tensor& values, const Tensor& bad, const char* name, Loc loc, const char* what,
                     const std::string& expected);
 
+/// A number that becomes an element of dtype `t` must have a value there; fractions of integers are cut, and
+/// negative numbers wrap in u8, as in PyTorch. Throws: invalid.
+void require_fits(const Scalar& number, DType t, const char* name, Loc loc);
 /// Checks one operand: defined. Throws: invalid.
 void require(const Tensor& x, const char* name, Loc loc);
 void require_floating(const Tensor& x, const char* name, Loc loc);

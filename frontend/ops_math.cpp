@@ -2,6 +2,7 @@
 // Elementwise functions and reductions.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
@@ -132,6 +133,16 @@ void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc)
 
 void require(const Tensor& x, const char* name, Loc loc) { checked(x, name, loc); }
 
+void require_fits(const Scalar& number, DType t, const char* name, Loc loc) {
+  if (is_floating(t) || t == DType::boolean) return;
+  const double v = number.d;  // NaN fails both comparisons
+  bool fits = number.is_int || (v >= -0x1p63 && v < 0x1p63);
+  if (t == DType::i32) fits = fits && v > -0x1p31 - 1 && v < 0x1p31;
+  if (t == DType::u8) fits = fits && v > -256 && v < 256;
+  KILN_CHECK(fits, invalid, "{} ({}): {} does not fit {} (cast the tensor with to())", name, loc.str(),
+             number.is_int ? fmt::format("{}", number.i) : fmt::format("{}", v), dtype_name(t));
+}
+
 void require_floating(const Tensor& x, const char* name, Loc loc) {
   checked(x, name, loc);
   KILN_CHECK(is_floating(x.dtype()), invalid, "{} ({}): expected a floating dtype, got {}", name, loc.str(),
@@ -163,6 +174,7 @@ Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Bod
   const TensorArg& tensor = a.tensor ? a : b;
   const TensorArg& number = a.tensor ? b : a;
   require(*tensor.tensor, name, tensor.loc);
+  if (number.scalar.is_int) require_fits(number.scalar, tensor.tensor->dtype(), name, a.loc);
   return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar},
               [&](const std::vector<Tensor>& s) {
                 const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
@@ -186,19 +198,12 @@ void check_divisor(const Tensor& b, const char* name, Loc loc) {
               "");
 }
 
-/// A number as an integer of this dtype.
-bool is_zero_as(int64_t v, DType t) {
-  return t == DType::u8    ? static_cast<uint8_t>(v) == 0
-         : t == DType::i32 ? static_cast<int32_t>(v) == 0
-                           : v == 0;
-}
-
 /// Quotients and remainders, which integers have only for a divisor other than zero.
 Tensor whole_division(Op o, const TensorArg& a, const TensorArg& b) {
   const char* name = kOpNames[o.id].data();
   if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
-    KILN_CHECK(!is_zero_as(b.scalar.i, a.tensor->dtype()), invalid, "{} ({}): integer division of {} by zero",
-               name, a.loc.str(), a.tensor->type_str());
+    KILN_CHECK(b.scalar.i != 0, invalid, "{} ({}): integer division of {} by zero", name, a.loc.str(),
+               a.tensor->type_str());
   return binary_call(name, a, b, [&](const Tensor& x, const Tensor& y) {
     const DType t = result_type(x, y);
     if (b.tensor && !is_floating(t) && x.numel() > 0 && y.numel() > 0)
@@ -313,6 +318,8 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   if (b.tensor) require(*b.tensor, "where", b.loc);
   KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool",
              a.loc.str(), condition.type_str());
+  if (a.tensor && !b.tensor && b.scalar.is_int) require_fits(b.scalar, a.tensor->dtype(), "where", a.loc);
+  if (b.tensor && !a.tensor && a.scalar.is_int) require_fits(a.scalar, b.tensor->dtype(), "where", a.loc);
   const Tensor* operands[] = {&condition, a.tensor, b.tensor};
   std::vector<Scalar> scalars;
   if (!a.tensor) scalars.push_back(a.scalar);
@@ -321,7 +328,8 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
     Tensor x = a.tensor ? *a.tensor : s[0], y = b.tensor ? *b.tensor : s.back();
     if (!a.tensor && b.tensor) x = scalar_for(x, a.scalar.is_int, y);
     if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
-    if (!a.tensor && !b.tensor) x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
+    if (!a.tensor && !b.tensor && !(a.scalar.is_int && b.scalar.is_int))
+      x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
     const DType dtype = result_type(x, y);
     Sizes shape = broadcast_shapes(x, y, "where", a.loc);
     shape = broadcast_shapes(condition, expand_to(x, shape), "where", a.loc);
@@ -332,11 +340,25 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
   });
 }
 
+namespace {
+/// A bound as a number of dtype `t`. For integers one that lies outside becomes the nearest that does not.
+Scalar bound_of(double v, DType t, Loc loc) {
+  KILN_CHECK(!std::isnan(v), invalid, "clamp ({}): a bound is NaN", loc.str());
+  if (is_floating(t)) return v;
+  KILN_CHECK(v == std::trunc(v), invalid, "clamp ({}): the bound {} of {} elements is no whole number",
+             loc.str(), v, dtype_name(t));
+  const double lo = t == DType::i64 ? -0x1p63 : t == DType::i32 ? -0x1p31 : 0;
+  const double hi = t == DType::i64 ? 0x1p63 : t == DType::i32 ? 0x1p31 - 1 : t == DType::u8 ? 255 : 1;
+  const double near = std::clamp(v, lo, hi);
+  return near >= 0x1p63 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(near);
+}
+}  // namespace
+
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
   require(x, "clamp", loc);
   std::vector<Scalar> scalars;
-  if (lo) scalars.emplace_back(*lo);
-  if (hi) scalars.emplace_back(*hi);
+  if (lo) scalars.push_back(bound_of(*lo, x.dtype(), loc));
+  if (hi) scalars.push_back(bound_of(*hi, x.dtype(), loc));
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {lo.has_value(), hi.has_value()};
   return call({"clamp", loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
@@ -360,7 +382,11 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
   require(mask, "masked_fill", loc);
   KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_fill ({}): the condition is {}, expected bool",
              loc.str(), mask.type_str());
-  return where(mask, TensorArg(value, loc), TensorArg(x, loc));
+  require_fits(value, x.dtype(), "masked_fill", loc);
+  return call("masked_fill", loc, {&mask, &x}, {}, {value}, [&](const std::vector<Tensor>& s) {
+    const Sizes shape = broadcast_shapes(mask, x, "masked_fill", loc);
+    return select3(expand_to(mask, shape), cast_to(s[0], x.dtype()), expand_to(x, shape));
+  });
 }
 
 namespace {

@@ -24,8 +24,7 @@ Shape dims(const Sizes& s) { return Shape(s.begin(), s.end()); }
 
 Tensor create(const char* name, const Sizes& sizes, TensorOptions o, std::vector<Scalar> scalars, Loc loc,
               const std::function<Tensor(const std::vector<Tensor>&)>& body) {
-  for (int64_t d : sizes)
-    KILN_CHECK(d >= 0, invalid, "{} ({}): bad sizes [{}]", name, loc.str(), fmt::join(sizes, ","));
+  count_of(sizes, name, loc);
   Sizes ints = sizes;
   ints.push_back(static_cast<int64_t>(o.dtype));
   Tensor t = call({name, loc, {}, ints, scalars}, body);
@@ -55,6 +54,7 @@ std::vector<Scalar> draw(int count) {
 }  // namespace
 
 Tensor full(Sizes sizes, Scalar value, TensorOptions o, Loc loc) {
+  require_fits(value, o.dtype, "full", loc);
   return create("full", sizes, o, {value}, loc,
                 [&](const auto& s) { return expand_to(cast_to(s[0], o.dtype), sizes); });
 }
@@ -77,7 +77,13 @@ Tensor ones_like(const Tensor& t, Loc loc) {
 Tensor arange(int64_t start, int64_t end, int64_t step, TensorOptions o, Loc loc) {
   KILN_CHECK(step != 0 && (start == end || (end > start) == (step > 0)), invalid,
              "arange ({}): no way from {} to {} in steps of {}", loc.str(), start, end, step);
-  const int64_t n = (end - start + step + (step > 0 ? -1 : 1)) / step;
+  // As unsigned numbers neither the way nor a step overflows.
+  const uint64_t way = step > 0 ? uint64_t(end) - uint64_t(start) : uint64_t(start) - uint64_t(end);
+  const uint64_t each = step > 0 ? uint64_t(step) : uint64_t{0} - uint64_t(step);
+  const uint64_t count = way / each + (way % each != 0);
+  KILN_CHECK(count <= uint64_t(INT64_MAX), invalid, "arange ({}): {} elements are too many", loc.str(),
+             count);
+  const auto n = static_cast<int64_t>(count);
   const Scalar s0(start), s1(step);
   return create("arange", {n}, o, {s0, s1}, loc, [&](const std::vector<Tensor>& s) {
     const Tensor i = apply(op("iota"), std::initializer_list<const Tensor*>{}, {int64_t{0}, Shape{Dim(n)}});
@@ -104,9 +110,12 @@ Tensor randn(Sizes sizes, TensorOptions o, Loc loc) {
 
 Tensor randint(int64_t low, int64_t high, Sizes sizes, Loc loc) {
   KILN_CHECK(low < high, invalid, "randint ({}): empty range [{}, {})", loc.str(), low, high);
+  int64_t width = 0;
+  KILN_CHECK(!__builtin_sub_overflow(high, low, &width), invalid,
+             "randint ({}): the range [{}, {}) is too wide", loc.str(), low, high);
   std::vector<Scalar> s = draw(1);
   s.emplace_back(low);
-  s.emplace_back(high - low);
+  s.emplace_back(width);
   return create("randint", sizes, {DType::i64}, s, loc, [&](const std::vector<Tensor>& t) {
     const Tensor u = cast_to(uniform(t[0], t[1], sizes), DType::f64);
     return binary(op("add"), cast_to(binary(op("mul"), u, cast_to(t[3], DType::f64)), DType::i64), t[2]);
@@ -122,8 +131,10 @@ Sizes resolve(const Tensor& x, Sizes sizes, const char* name, Loc loc) {
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     KILN_CHECK(sizes[i] >= -1, invalid, "{} ({}): bad sizes [{}]", name, loc.str(), fmt::join(sizes, ","));
-    if (sizes[i] >= 0) known *= sizes[i];
-    else {
+    if (sizes[i] >= 0) {
+      KILN_CHECK(!__builtin_mul_overflow(known, sizes[i], &known), invalid, "{} ({}): bad sizes [{}]", name,
+                 loc.str(), fmt::join(sizes, ","));
+    } else {
       KILN_CHECK(unknown < 0, invalid, "{} ({}): more than one -1 in [{}]", name, loc.str(),
                  fmt::join(sizes, ","));
       unknown = static_cast<int64_t>(i);
@@ -208,6 +219,7 @@ Tensor expand(const Tensor& x, Sizes sizes, Loc loc) {
   }
   KILN_CHECK(lead >= 0, invalid, "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(),
              fmt::join(sizes, ","));
+  count_of(sizes, "expand", loc);
   return shape_call("expand", loc, x, sizes, [&] { return expand_to(x, sizes); });
 }
 
@@ -235,6 +247,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
   const int64_t d = wrap_dim(dim, x.dim(), "slice", loc), n = x.size(d);
   auto limit = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t from = limit(start), stop = std::max(from, limit(end));
+  step = std::min(step, std::max<int64_t>(1, n));  // a longer one finds no more
   return shape_call("slice", loc, x, {d, from, stop, step}, [&] {
     Shape starts(static_cast<size_t>(x.dim()), Dim(0)), stops = dims(x.sizes());
     Sizes steps(static_cast<size_t>(x.dim()), 1);
@@ -248,8 +261,8 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length, Loc loc) {
   require(x, "narrow", loc);
   const int64_t n = x.size(dim, loc), from = start < 0 ? start + n : start;
-  KILN_CHECK(from >= 0 && length >= 0 && from + length <= n, invalid,
-             "narrow ({}): {} to {} is outside dim {} of {}", loc.str(), start, start + length, dim,
+  KILN_CHECK(from >= 0 && length >= 0 && from <= n && length <= n - from, invalid,
+             "narrow ({}): {} elements from {} on are outside dim {} of {}", loc.str(), length, start, dim,
              x.type_str());
   return slice(x, dim, from, from + length, 1, loc);
 }
@@ -428,6 +441,11 @@ Tensor& Tensor::copy_(const Tensor& src, Loc loc) {
   return in_place("copy_", loc, *this, &src, {}, [&](const auto&) { return cast_to(src, dtype()); });
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha, Loc loc) {
+  if (other.defined() && !is_floating(other.dtype())) {
+    KILN_CHECK(alpha == std::trunc(alpha), invalid, "add_ ({}): alpha is {} for {}, expected a whole number",
+               loc.str(), alpha, other.type_str());
+    require_fits(alpha, other.dtype(), "add_", loc);
+  }
   return in_place("add_", loc, *this, &other, {alpha}, [&](const std::vector<Tensor>& s) {
     return binary(op("add"), *this, binary(op("mul"), other, cast_to(s[0], other.dtype())), loc);
   });
@@ -445,6 +463,7 @@ Tensor& Tensor::mul_(double factor, Loc loc) {
   });
 }
 Tensor& Tensor::fill_(double value, Loc loc) {
+  if (defined()) require_fits(value, dtype(), "fill_", loc);
   return in_place("fill_", loc, *this, nullptr, {value},
                   [&](const std::vector<Tensor>& s) { return cast_to(s[0], dtype()); });
 }

@@ -43,6 +43,8 @@ std::string describe(const TensorImpl& t);
 /// Throws: invalid, when `t` is undefined; `what` names the op and operand.
 const TensorImpl& checked(const Tensor& t, const char* what, Loc loc);
 
+/// Elements of a tensor of `sizes`. Throws: invalid, on a negative size or a count beyond 63 bits.
+int64_t count_of(const Sizes& sizes, const char* what, Loc loc);
 /// Fresh contiguous tensor memory. Throws: device, when memory runs out.
 ImplPtr make_impl(DType dtype, Sizes shape);
 ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs);

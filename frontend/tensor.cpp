@@ -20,8 +20,7 @@ void HookHandle::remove() {
   *remove_ = nullptr;
 }
 
-namespace {
-int64_t count_of(const Sizes& sizes, const char* what, Loc loc) {
+int64_t detail::count_of(const Sizes& sizes, const char* what, Loc loc) {
   int64_t n = 1;
   for (int64_t d : sizes) {
     const bool fits = d >= 0 && !__builtin_mul_overflow(n, d, &n);
@@ -29,10 +28,9 @@ int64_t count_of(const Sizes& sizes, const char* what, Loc loc) {
   }
   return n;
 }
-}  // namespace
 
 Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc) {
-  const int64_t n = count_of(sizes, "from_span", loc);
+  const int64_t n = detail::count_of(sizes, "from_span", loc);
   KILN_CHECK(static_cast<size_t>(n) == count, invalid,
              "from_span ({}): got {} values for sizes [{}], expected {}", loc.str(), count,
              fmt::join(sizes, ","), n);
@@ -43,7 +41,7 @@ Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes siz
 
 Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides,
                          std::function<void(void*)> deleter, Loc loc) {
-  count_of(sizes, "from_blob", loc);
+  detail::count_of(sizes, "from_blob", loc);
   KILN_CHECK(strides.empty() || strides.size() == sizes.size(), invalid,
              "from_blob ({}): got {} strides for {} sizes", loc.str(), strides.size(), sizes.size());
   auto t = std::make_shared<TensorImpl>();
@@ -54,8 +52,14 @@ Tensor Tensor::from_blob(void* data, Sizes sizes, DType dtype, Sizes strides,
   for (size_t i = 0; i < sizes.size(); ++i) {
     KILN_CHECK(t->strides[i] >= 0, invalid, "from_blob ({}): negative stride {}", loc.str(), t->strides[i]);
     empty = empty || sizes[i] == 0;
-    last += (sizes[i] - 1) * t->strides[i];
+    int64_t way = 0;
+    const bool fits = !__builtin_mul_overflow(sizes[i] - 1, t->strides[i], &way) &&
+                      !__builtin_add_overflow(last, way, &last) && last < INT64_MAX / 8;
+    KILN_CHECK(fits || empty, invalid, "from_blob ({}): strides [{}] of sizes [{}] reach too far", loc.str(),
+               fmt::join(t->strides, ","), fmt::join(sizes, ","));
   }
+  KILN_CHECK(reinterpret_cast<uintptr_t>(data) % dtype_size(dtype) == 0, invalid,
+             "from_blob ({}): the data is not aligned for {}; got {}", loc.str(), dtype_name(dtype), data);
   KILN_CHECK(data || empty, invalid, "from_blob ({}): null data for sizes [{}]", loc.str(),
              fmt::join(sizes, ","));
   t->shape = std::move(sizes);
@@ -104,8 +108,9 @@ void Tensor::set_name(std::string name) {
 }
 
 namespace {
-template <typename Result>
-Result one_element(const Tensor& x, Loc loc) {
+/// f(the element): a double, float or int64_t.
+template <typename F>
+auto one_element(const Tensor& x, Loc loc, F&& f) {
   checked(x, "item", loc);
   KILN_CHECK(x.numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), x.type_str());
   detail::materialise(*x.impl(), "item", loc);
@@ -113,13 +118,25 @@ Result one_element(const Tensor& x, Loc loc) {
   return dispatch(r.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
-    return static_cast<Result>(static_cast<Wide>(*static_cast<T*>(r.data)));
+    return f(static_cast<Wide>(*static_cast<T*>(r.data)));
   });
 }
 }  // namespace
 
-double Tensor::item_double(Loc loc) const { return one_element<double>(*this, loc); }
-int64_t Tensor::item_int(Loc loc) const { return one_element<int64_t>(*this, loc); }
+double Tensor::item_double(Loc loc) const {
+  return one_element(*this, loc, [](auto v) { return static_cast<double>(v); });
+}
+int64_t Tensor::item_int(int64_t lo, int64_t hi, Loc loc) const {
+  return one_element(*this, loc, [&](auto v) {
+    bool fits = true;
+    if constexpr (std::is_floating_point_v<decltype(v)>) fits = v >= -0x1p63 && v < 0x1p63;
+    const int64_t i = fits ? static_cast<int64_t>(v) : 0;
+    KILN_CHECK(fits && i >= lo && i <= hi, invalid,
+               "item ({}): the element of {} does not fit the type asked for; got {}, expected {} to {}",
+               loc.str(), type_str(), v, lo, hi);
+    return i;
+  });
+}
 
 size_t Tensor::count_checked(Loc loc) const {
   checked(*this, "to_vector", loc);

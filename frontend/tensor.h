@@ -7,6 +7,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,10 +84,14 @@ class Tensor {
   void set_name(std::string name);
 
   // Reading elements. Inside a compiled callable these are host reads: the plan so far runs first.
-  /// The value of a one-element tensor, converted to T. Throws: invalid, when numel() != 1.
+  /// The value of a one-element tensor, converted to T; integers are cut. Throws: invalid, when numel() != 1
+  /// or T is an integer that cannot hold it.
   template <typename T = double>
   T item(Loc loc = Loc::current()) const {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return static_cast<T>(item_int(loc));
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return static_cast<T>(item_int(std::is_signed_v<T> ? static_cast<int64_t>(Limits::min()) : 0,
+                                     sizeof(T) < 8 ? static_cast<int64_t>(Limits::max()) : INT64_MAX, loc));
     else return static_cast<T>(item_double(loc));
   }
   /// All elements in row-major order; T must be the tensor's C++ type. Throws: invalid.
@@ -152,7 +157,7 @@ class Tensor {
  private:
   static Tensor from_bytes(const void* data, size_t count, DType dtype, Sizes sizes, Loc loc);
   double item_double(Loc loc) const;
-  int64_t item_int(Loc loc) const;
+  int64_t item_int(int64_t lo, int64_t hi, Loc loc) const;
   size_t count_checked(Loc loc) const;
   void copy_to(void* out, DType dtype, Loc loc) const;
   void* data_checked(DType dtype, Loc loc) const;

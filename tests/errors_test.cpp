@@ -87,6 +87,39 @@ TEST(Errors, Tensor) {
   });
 }
 
+TEST(Errors, NumbersThatDoNotFit) {
+  const Tensor x = f32({2, 3});
+  float data[1] = {};
+  check({
+      {"invalid: from_blob (net.cpp:42): strides [9223372036854775807,1] of sizes [2,2] reach too far",
+       [&] {
+         Tensor::from_blob(data, {2, 2}, DType::f32, {INT64_MAX, 1}, {}, kAt);
+       }},
+      {"invalid: from_blob (net.cpp:42): the data is not aligned for f64; got 0x1c",
+       [&] { Tensor::from_blob(reinterpret_cast<void*>(28), {1}, DType::f64, {}, {}, kAt); }},
+      {"invalid: item (net.cpp:42): the element of i64[] does not fit the type asked for; got 1099511627776, "
+       "expected -2147483648 to 2147483647",
+       [&] { full({}, int64_t{1} << 40, {DType::i64}).item<int>(kAt); }},
+      {"invalid: item (net.cpp:42): the element of f32[] does not fit the type asked for; got nan, expected "
+       "-9223372036854775808 to 9223372036854775807",
+       [&] { full({}, NAN).item<int64_t>(kAt); }},
+      {"invalid: item (net.cpp:42): the element of i64[] does not fit the type asked for; got -1, expected 0 "
+       "to "
+       "255",
+       [&] { full({}, -1, {DType::i64}).item<uint8_t>(kAt); }},
+      {"invalid: narrow (net.cpp:42): 9223372036854775807 elements from 1 on are outside dim 0 of f32[2,3]",
+       [&] { narrow(x, 0, 1, INT64_MAX, kAt); }},
+      {"invalid: expand (net.cpp:42): bad sizes [4294967296,4294967296]",
+       [&] {
+         expand(full({1, 1}, 1.0), {int64_t{1} << 32, int64_t{1} << 32}, kAt);
+       }},
+      {"invalid: reshape (net.cpp:42): bad sizes [4294967296,4294967296]",
+       [&] {
+         reshape(x, {int64_t{1} << 32, int64_t{1} << 32}, kAt);
+       }},
+  });
+}
+
 TEST(Errors, InPlace) {
   Tensor x = f32({2, 3}), w = grad({2}), n = i64({2}), wide = expand(f32({1}), {3});
   check({
@@ -97,6 +130,12 @@ TEST(Errors, InPlace) {
          x.copy_(f32({2, 2, 3}), kAt);
        }},
       {"invalid: add_ (net.cpp:42): the tensor is undefined", [&] { x.add_(Tensor(), 1, kAt); }},
+      {"invalid: add_ (net.cpp:42): alpha is 0.5 for i64[2], expected a whole number",
+       [&] { n.add_(n, 0.5, kAt); }},
+      {"invalid: fill_ (net.cpp:42): nan does not fit i64 (cast the tensor with to())",
+       [&] { n.fill_(NAN, kAt); }},
+      {"invalid: fill_ (net.cpp:42): 256 does not fit u8 (cast the tensor with to())",
+       [&] { n.to(DType::u8).fill_(256, kAt); }},
       {"invalid: mul_ (net.cpp:42): a f32 result does not go into i64[2]", [&] { n.mul_(1.5, kAt); }},
       {"invalid: fill_ (net.cpp:42): f32[2] is a leaf that requires grad (write to it under no_grad, or to a "
        "copy of it)",
@@ -116,6 +155,16 @@ TEST(Errors, Creation) {
          zeros({2, -1}, {}, kAt);
        }},
       {"invalid: full (net.cpp:42): bad sizes [-1]", [] { full({-1}, 1, {}, kAt); }},
+      {"invalid: full (net.cpp:42): 1e+30 does not fit i64 (cast the tensor with to())",
+       [] { full({1}, 1e30, {DType::i64}, kAt); }},
+      {"invalid: zeros (net.cpp:42): bad sizes [1099511627776,1099511627776]",
+       [] {
+         zeros({int64_t{1} << 40, int64_t{1} << 40}, {}, kAt);
+       }},
+      {"invalid: arange (net.cpp:42): 18446744073709551615 elements are too many",
+       [] { arange(INT64_MIN, INT64_MAX, 1, {}, kAt); }},
+      {"invalid: randint (net.cpp:42): the range [-9223372036854775808, 9223372036854775807) is too wide",
+       [] { randint(INT64_MIN, INT64_MAX, {1}, kAt); }},
       {"invalid: rand (net.cpp:42): bad sizes [-1]", [] { rand({-1}, {}, kAt); }},
       {"invalid: zeros_like (net.cpp:42): the tensor is undefined", [] { zeros_like({}, kAt); }},
       {"invalid: ones_like (net.cpp:42): the tensor is undefined", [] { ones_like({}, kAt); }},
@@ -143,6 +192,15 @@ TEST(Errors, Elementwise) {
       {"invalid: where (net.cpp:42): the condition is f32[2,3], expected bool", [&] { where(x, at(x), x); }},
       {"invalid: where (net.cpp:42): the tensor is undefined", [&] { where(u, at(x), x); }},
       {"invalid: clamp (net.cpp:42): the tensor is undefined", [&] { clamp(u, 0, 1, kAt); }},
+      {"invalid: clamp (net.cpp:42): a bound is NaN", [&] { clamp(x, 0, NAN, kAt); }},
+      {"invalid: clamp (net.cpp:42): the bound 0.5 of i64 elements is no whole number",
+       [&] { clamp(i64({2}), 0.5, 1, kAt); }},
+      {"invalid: eq (net.cpp:42): 4294967297 does not fit i32 (cast the tensor with to())",
+       [&] { eq(at(i64({1}).to(DType::i32)), (int64_t{1} << 32) + 1); }},
+      {"invalid: where (net.cpp:42): 300 does not fit u8 (cast the tensor with to())",
+       [&] {
+         where(eq(x, x), at(i64({2, 3}).to(DType::u8)), 300);
+       }},
       {"invalid: masked_fill (net.cpp:42): the condition is f32[2,3], expected bool",
        [&] { masked_fill(x, x, 1, kAt); }},
   });
@@ -211,7 +269,8 @@ TEST(Errors, Shapes) {
        [&] { slice(scalar, 0, 0, 1, 1, kAt); }},
       {"invalid: slice (net.cpp:42): got f32[2,3] and step 0, expected at least one dim and step >= 1",
        [&] { slice(x, 0, 0, 1, 0, kAt); }},
-      {"invalid: narrow (net.cpp:42): 1 to 3 is outside dim 0 of f32[2,3]", [&] { narrow(x, 0, 1, 2, kAt); }},
+      {"invalid: narrow (net.cpp:42): 2 elements from 1 on are outside dim 0 of f32[2,3]",
+       [&] { narrow(x, 0, 1, 2, kAt); }},
       {"invalid: select (net.cpp:42): index 2 is out of range for dim 0 of f32[2,3]",
        [&] { select(x, 0, 2, kAt); }},
       {"invalid: cat (net.cpp:42): no tensors", [&] { cat({}, 0, kAt); }},
@@ -338,6 +397,80 @@ TEST(Errors, Losses) {
       {"invalid: l1_loss (net.cpp:42): the tensor is undefined",
        [&] { l1_loss(x, u, Reduction::mean, kAt); }},
   });
+}
+
+struct Holder : nn::Module {
+  using Module::register_buffer;
+  using Module::register_module;
+  using Module::register_parameter;
+};
+
+TEST(Errors, ModulesAndOptimizers) {
+  const Tensor u;
+  Tensor w = grad({1}), v = grad({1});
+  nn::Linear linear(1, 1);
+  Holder holder, inner;
+  holder.register_parameter("w", w);
+  holder.register_module("inner", inner);
+  optim::AdamW adam({w}, {});
+  auto state = adam.state_dict();
+  check({
+      {"invalid: register_parameter: this module already has a member 'w'",
+       [&] { holder.register_parameter("w", v); }},
+      {"invalid: register_buffer: this module already has a member 'inner'",
+       [&] { holder.register_buffer("inner", v); }},
+      {"invalid: register_module: this module already has a member 'w'",
+       [&] { holder.register_module("w", linear); }},
+      {"invalid: register_parameter: bad name 'a.b'", [&] { holder.register_parameter("a.b", v); }},
+      {"invalid: register_module: 'self' contains the module it is registered in",
+       [&] { holder.register_module("self", holder); }},
+      {"invalid: register_module: 'up' contains the module it is registered in (as 'inner')",
+       [&] { inner.register_module("up", holder); }},
+      {"invalid: load_state_dict: the state does not fit the module\n  given twice: w\n  w: got undefined, "
+       "expected "
+       "f32[1]",
+       [&] {
+         holder.load_state_dict({{"w", u}, {"w", v}});
+       }},
+      {"invalid: Optimizer: no parameters", [&] { optim::SGD({}, {}); }},
+      {"invalid: SGD: got lr nan, momentum 0 and weight_decay 0, expected none below 0",
+       [&] { optim::SGD({w}, {.lr = NAN}); }},
+      {"invalid: AdamW: got lr -1 and weight_decay 0.01, expected none below 0",
+       [&] { optim::AdamW({w}, {.lr = -1}); }},
+      {"invalid: Optimizer::load_state_dict: the state does not fit\n  0.exp_avg: got undefined, expected "
+       "f32[1]\n  "
+       "given twice: 0.step",
+       [&] {
+         auto bad = state;
+         bad[1].second = u;
+         bad.push_back(bad[0]);
+         adam.load_state_dict(bad);
+       }},
+      {"invalid: Optimizer::load_state_dict: the state does not fit\n  0.step: got -3, expected a count",
+       [&] {
+         auto bad = state;
+         bad[0].second = full({}, -3, {DType::f64});
+         adam.load_state_dict(bad);
+       }},
+  });
+}
+
+/// Near the ends of what numbers can hold, where PyTorch has a result.
+TEST(Errors, ExtremesThatAreNone) {
+  const Tensor x = full({3}, 2, {DType::i32}), mask = eq(x, x), wide = ids({1, 2, 3});
+  EXPECT_EQ(arange(0, 10, INT64_MAX).to_vector<int64_t>(), std::vector<int64_t>{0});
+  EXPECT_EQ(arange(10, 0, INT64_MIN).to_vector<int64_t>(), std::vector<int64_t>{10});
+  EXPECT_EQ(slice(wide, 0, INT64_MIN, INT64_MAX, INT64_MAX).to_vector<int64_t>(), std::vector<int64_t>{1});
+  EXPECT_EQ(clamp(x, -1e30, 1e30).to_vector<int32_t>(), (std::vector<int32_t>{2, 2, 2}));
+  EXPECT_EQ(clamp(wide, 2, 0x1p70).to_vector<int64_t>(), (std::vector<int64_t>{2, 2, 3}));
+  EXPECT_EQ(clamp(wide.to(DType::u8), -5, 2).to_vector<uint8_t>(), (std::vector<uint8_t>{1, 2, 2}));
+  EXPECT_EQ(masked_fill(wide, eq(wide, 2), 7).to_vector<int64_t>(), (std::vector<int64_t>{1, 7, 3}));
+  EXPECT_EQ(where(mask, 1, 2).dtype(), DType::i64);
+  EXPECT_EQ((wide.to(DType::u8) - 2).to_vector<uint8_t>(), (std::vector<uint8_t>{255, 0, 1}));
+  EXPECT_EQ(full({}, 2.7).item<int>(), 2);
+  EXPECT_EQ(full({}, (int64_t{1} << 53) + 1, {DType::i64}).item<int64_t>(), (int64_t{1} << 53) + 1);
+  const Tensor q = ones({1, 3, 4}), none = ones({1, 0, 4});
+  EXPECT_EQ(values(scaled_dot_product_attention(q, none, none)), Floats(12, 0.0f));
 }
 
 }  // namespace

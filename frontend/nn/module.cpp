@@ -146,14 +146,16 @@ NamedTensors Module::state_dict() const {
 }
 
 void Module::load_state_dict(const NamedTensors& state, bool strict) {
-  std::map<std::string, Tensor> given(state.begin(), state.end());
+  std::map<std::string, Tensor> given;
   std::string faults;
+  for (const auto& [name, t] : state)
+    if (!given.emplace(name, t).second) faults += fmt::format("\n  given twice: {}", name);
   NamedTensors own = state_dict();
   for (const auto& [name, t] : own) {
     const auto it = given.find(name);
     if (it == given.end()) {
       if (strict) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
-    } else if (it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype()) {
+    } else if (!it->second.defined() || it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype()) {
       faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
     }
   }
@@ -170,7 +172,17 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
 HookHandle Module::register_forward_pre_hook(PreHook hook) { return add_hook(pre_hooks_, std::move(hook)); }
 HookHandle Module::register_forward_hook(Hook hook) { return add_hook(hooks_, std::move(hook)); }
 
+void Module::check_name(const char* what, const std::string& name) const {
+  KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "{}: bad name '{}'", what, name);
+  const auto same = [&](const auto& p) { return p.first == name; };
+  const bool taken = std::any_of(parameters_.begin(), parameters_.end(), same) ||
+                     std::any_of(buffers_.begin(), buffers_.end(), same) ||
+                     std::any_of(modules_.begin(), modules_.end(), same);
+  KILN_CHECK(!taken, invalid, "{}: this module already has a member '{}'", what, name);
+}
+
 void Module::register_parameter(std::string name, Tensor& tensor) {
+  check_name("register_parameter", name);
   if (tensor.defined()) {
     tensor.requires_grad_(true);
     tensor.set_name(join(path_, name));
@@ -179,13 +191,17 @@ void Module::register_parameter(std::string name, Tensor& tensor) {
 }
 
 void Module::register_buffer(std::string name, Tensor& tensor, bool persistent) {
+  check_name("register_buffer", name);
   if (tensor.defined()) tensor.set_name(join(path_, name));
   buffers_.emplace_back(std::move(name), BufferEntry{&tensor, persistent});
 }
 
 void Module::register_module(std::string name, Module& module) {
-  KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "register_module: bad name '{}'",
-             name);
+  check_name("register_module", name);
+  module.visit("", [&](const std::string& path, const Module& m) {
+    KILN_CHECK(&m != this, invalid, "register_module: '{}' contains the module it is registered in{}", name,
+               path.empty() ? std::string() : fmt::format(" (as '{}')", path));
+  });
   module.name_ = name;
   module.visit(join(path_, name), [&](const std::string& prefix, const Module& m) {
     const_cast<Module&>(m).path_ = prefix;

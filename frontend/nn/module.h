@@ -71,6 +71,8 @@ class Module {
   void register_module(std::string name, Module& module);
 
  private:
+  /// Throws: invalid, for a name that is taken or cannot be part of a dotted one.
+  void check_name(const char* what, const std::string& name) const;
   template <typename T>
   using Entries = std::vector<std::pair<std::string, T>>;
   struct BufferEntry {

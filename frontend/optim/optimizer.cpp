@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "frontend/dispatch.h"
 #include "frontend/frozen.h"
@@ -16,6 +17,7 @@ Optimizer::Optimizer(std::vector<Tensor> params)
     : params_(std::move(params)),
       state_(params_.size()),
       steps_(std::make_shared<StepCounts>(params_.size(), 0)) {
+  KILN_CHECK(!params_.empty(), invalid, "Optimizer: no parameters");
   for (const Tensor& p : params_) {
     KILN_CHECK(p.defined() && p.is_leaf() && is_floating(p.dtype()), invalid,
                "Optimizer: got {}, expected leaf tensors of a floating dtype", p.type_str());
@@ -59,11 +61,18 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
   for (const auto& [name, t] : own) {
     const auto it = find(given, name);
     if (it == given.end()) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
-    else if (it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype())
+    else if (!it->second.defined() || it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype())
       faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
   }
+  std::set<std::string> seen;
   for (const auto& [name, t] : given)
-    if (find(own, name) == own.end()) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
+    if (!seen.insert(name).second) faults += fmt::format("\n  given twice: {}", name);
+    else if (find(own, name) == own.end()) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
+  for (size_t i = 0; i < params_.size() && faults.empty(); ++i) {
+    const double n = find(given, fmt::format("{}.step", i))->second.item<double>();
+    if (!(n >= 0 && n < 0x1p53 && n == std::floor(n)))
+      faults += fmt::format("\n  {}.step: got {}, expected a count", i, n);
+  }
   KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict: the state does not fit{}", faults);
   NoGrad guard;
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -114,6 +123,9 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
 
 SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(params)), options(o) {
   lr = o.lr;
+  KILN_CHECK(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0, invalid,
+             "SGD: got lr {}, momentum {} and weight_decay {}, expected none below 0", o.lr, o.momentum,
+             o.weight_decay);
   KILN_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), invalid,
              "SGD: nesterov needs momentum > 0 and dampening 0; got {} and {}", o.momentum, o.dampening);
   make_state(o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{});
@@ -142,6 +154,8 @@ void SGD::step(Loc loc) {
 
 AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std::move(params)), options(o) {
   lr = o.lr;
+  KILN_CHECK(o.lr >= 0 && o.weight_decay >= 0, invalid,
+             "AdamW: got lr {} and weight_decay {}, expected none below 0", o.lr, o.weight_decay);
   KILN_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1 && o.eps >= 0, invalid,
              "AdamW: got betas {} {} and eps {}, expected betas in [0, 1) and eps >= 0", o.beta1, o.beta2,
              o.eps);

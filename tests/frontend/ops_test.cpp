@@ -132,7 +132,7 @@ TEST(Views, Errors) {
   EXPECT_ERROR(expand(x, {2, 4}), "invalid: expand (@): f32[2,3] does not expand to [2,4]");
   EXPECT_ERROR(permute(x, {0, 0}), "invalid: permute (@): [0,0] is no order of the dims of f32[2,3]");
   EXPECT_ERROR(select(x, 0, 2), "invalid: select (@): index 2 is out of range for dim 0 of f32[2,3]");
-  EXPECT_ERROR(narrow(x, 1, 2, 2), "invalid: narrow (@): 2 to 4 is outside dim 1 of f32[2,3]");
+  EXPECT_ERROR(narrow(x, 1, 2, 2), "invalid: narrow (@): 2 elements from 2 on are outside dim 1 of f32[2,3]");
   EXPECT_ERROR(cat({}), "invalid: cat (@): no tensors");
   EXPECT_ERROR(split(x, 0), "invalid: split (@): size 0 is not positive");
   EXPECT_NE(error_of([&] { cat({x, zeros({2, 4})}); }).find("ops_test.cpp:"), std::string::npos);
