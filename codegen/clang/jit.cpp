@@ -8,7 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -33,6 +35,8 @@
 #include <llvm-c/Target.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/CrashRecoveryContext.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/VirtualFileSystem.h>
 #include <llvm/Support/raw_ostream.h>
@@ -51,6 +55,15 @@ struct Owned {
   std::string bytes, log;
 };
 
+// LLVM is built without exceptions. What leaves it by one, memory that ran out or a fatal error, unwinds its
+// frames without their destructors, perhaps with a lock held: nothing of it may be destroyed or used again.
+std::atomic<bool> broken{false};
+
+void check_usable() {
+  if (broken)
+    throw std::runtime_error("the compiler broke down earlier in this process and cannot run again\n");
+}
+
 llvm::StringRef ref(const Bytes& b) { return {b.data, b.size}; }
 
 void init_target() {
@@ -64,6 +77,11 @@ void init_target() {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
+    // Both end the process otherwise.
+    llvm::install_fatal_error_handler([](void*, const char* reason, bool) {
+      throw std::runtime_error(std::string("fatal error of the compiler: ") + reason + "\n");
+    });
+    llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
   });
 }
 
@@ -86,7 +104,7 @@ Files make_files(const CompileInput& in) {
 }
 
 // Runs `action` over one file with the arguments of `in` and some more; what the compiler says goes to `log`.
-bool run_clang(clang::CompilerInstance& ci, const CompileInput& in, std::vector<const char*> more,
+bool try_clang(clang::CompilerInstance& ci, const CompileInput& in, std::vector<const char*> more,
                const Files& files, clang::FrontendAction& action, std::string& log) {
   llvm::raw_string_ostream stream(log);
   auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
@@ -98,6 +116,27 @@ bool run_clang(clang::CompilerInstance& ci, const CompileInput& in, std::vector<
   if (!clang::CompilerInvocation::CreateFromArgs(ci.getInvocation(), args, ci.getDiagnostics())) return false;
   ci.createFileManager(files);
   return ci.ExecuteAction(action) && !ci.getDiagnostics().hasErrorOccurred();
+}
+
+// The same, on an action and an instance that `prepare` may set up; `done` looks at the action. Both stay
+// behind when clang breaks down.
+template <typename Action, typename Prepare, typename Done>
+bool run_clang(const CompileInput& in, std::vector<const char*> more, const Files& files, std::string& log,
+               Prepare&& prepare, Done&& done) {
+  check_usable();
+  auto ci = std::make_unique<clang::CompilerInstance>();
+  auto action = std::make_unique<Action>();
+  try {
+    prepare(*ci);
+    const bool ok = try_clang(*ci, in, std::move(more), files, *action, log);
+    if (ok) done(*action);
+    return ok;
+  } catch (...) {
+    broken = true;
+    ci.release();      // NOLINT: leaked
+    action.release();  // NOLINT: leaked
+    throw;
+  }
 }
 
 // Writes a precompiled header to memory; clang's own action writes a file.
@@ -128,13 +167,14 @@ const std::string& precompiled(const CompileInput& in) {
   const std::lock_guard lock(mutex);
   const auto [at, fresh] = made.try_emplace(std::move(key));
   if (!fresh) return at->second;
-  clang::CompilerInstance ci;
-  PrecompileAction action;
   std::string log;
   const std::string header = path_of(in.prefix);
-  const bool ok = run_clang(ci, in, {"-x", "c++-header", header.c_str()}, make_files(in), action, log);
-  if (ok && action.result->IsComplete)
-    at->second.assign(action.result->Data.begin(), action.result->Data.end());
+  run_clang<PrecompileAction>(
+      in, {"-x", "c++-header", header.c_str()}, make_files(in), log, [](clang::CompilerInstance&) {},
+      [&](const PrecompileAction& action) {
+        const clang::PCHBuffer& made_now = *action.result;
+        if (made_now.IsComplete) at->second.assign(made_now.Data.begin(), made_now.Data.end());
+      });
   return at->second;
 }
 
@@ -152,12 +192,13 @@ bool compile(const CompileInput& in, Owned& out) {
     }
   }
   more.insert(more.end(), {"-x", "c++", main.c_str()});
-  clang::CompilerInstance ci;
-  llvm::SmallString<0> object;
-  ci.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
-  clang::EmitObjAction action;
-  const bool ok = run_clang(ci, in, more, files, action, out.log);
-  out.bytes.assign(object.begin(), object.end());
+  auto object = std::make_unique<llvm::SmallString<0>>();
+  const auto write_to_object = [&](clang::CompilerInstance& ci) {
+    ci.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(*object));
+  };
+  const bool ok = run_clang<clang::EmitObjAction>(in, more, files, out.log, write_to_object,
+                                                  [](const clang::EmitObjAction&) {});
+  out.bytes.assign(object->begin(), object->end());
   return ok;
 }
 
@@ -235,12 +276,26 @@ class OutputPipe {
   std::thread reader_;
 };
 
+// lld leaves by exit() on what it calls fatal, unless crash recovery is on; then lldMain returns. Recovery
+// comes with signal handlers, which are the program's business: they are put back at once.
+void let_lld_return() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr int kSignals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+    struct sigaction before[std::size(kSignals)];
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], nullptr, &before[i]);
+    llvm::CrashRecoveryContext::Enable();
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  });
+}
+
 bool run_lld(const std::vector<std::string>& args, std::string& log) {
   static bool usable = true;
   if (!usable) {
     log += "lld broke down in an earlier link of this process and cannot run again\n";
     return false;
   }
+  let_lld_return();
   std::vector<const char*> argv;
   for (const std::string& a : args) argv.push_back(a.c_str());
   llvm::raw_string_ostream stream(log);
@@ -283,6 +338,7 @@ bool check_image(const LinkInput& in, const std::string& image, std::string& log
 
 bool link(const LinkInput& in, Owned& out) {
   const std::unique_lock lock(llvm_mutex);
+  check_usable();
   std::string script = "{ global: ";
   for (size_t i = 0; i < in.export_count; ++i) script += ref(in.exports[i]).str() + "; ";
   script += "local: *; };\n";

@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -238,6 +240,102 @@ TEST_F(CompileClang, MissingKernelsAndBadObjectsAreRefused) {
   error_of(ErrorKind::compile, [&] { link_shared(garbage, names); });
   // A failed link leaves the linker usable.
   expect_axpy(LoadedImage(build(s, {"a"})).kernel("a"), 33, 2.0f);
+}
+
+/// What `f` leaves on stderr in a process of its own, which must live to say it and exit with 7.
+template <typename F>
+void survives(F&& f, const std::string& text) {
+  EXPECT_EXIT(
+      {
+        try {
+          f();
+        } catch (const Error& e) {
+          fputs(e.what(), stderr);
+          _exit(7);
+        }
+        _exit(0);
+      },
+      testing::ExitedWithCode(7), text);
+}
+
+TEST_F(CompileClang, FatalErrorsOfTheCompilerAreErrors) {
+  const CpuSource fatal = {"fatal.cpp", "#pragma clang __debug llvm_fatal_error\n", {}};
+  const CpuSource good = {"axpy.cpp", axpy_source("axpy"), {}};
+  survives(
+      [&] {
+        compile_objects({&fatal, 1}, host_target(), 1);
+      },
+      "fatal.cpp does not compile.*\nfatal error of the compiler: #pragma clang __debug llvm_fatal_error");
+  // Nothing is compiled by what it left behind, on another thread either.
+  survives(
+      [&] {
+        EXPECT_THROW(compile_objects({&fatal, 1}, host_target(), 1), Error);
+        compile_objects({&good, 1}, host_target(), 1);
+      },
+      "axpy.cpp does not compile.*\nthe compiler broke down earlier in this process and cannot run again");
+  const std::vector<CpuSource> several = {good, fatal, good, good, good};
+  survives([&] { compile_objects(several, host_target(), 2); }, "does not compile");
+}
+
+/// Takes all memory that a small limit allows, but for some.
+void leave_memory(size_t mebibytes) {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages;
+  const auto limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (64 << 20));
+  const rlimit now{limit, limit};
+  setrlimit(RLIMIT_AS, &now);
+  std::vector<void*> blocks(4096);
+  size_t count = 0;
+  while ((blocks[count] = malloc(1 << 20))) ++count;
+  void* volatile last = nullptr;
+  do last = malloc(1 << 10);
+  while (last);
+  for (size_t i = 0; i < mebibytes; ++i) free(blocks[--count]);
+}
+
+TEST_F(CompileClang, RunsOutOfMemoryWithAnError) {
+  const CpuSource good = {"axpy.cpp", axpy_source("axpy"), {}};
+  compile_objects({&good, 1}, host_target(), 1);  // opens the library
+  for (const size_t mebibytes : {1, 2})
+    survives(
+        [&] {
+          leave_memory(mebibytes);
+          compile_objects({&good, 1}, host_target(), 1);
+        },
+        "axpy.cpp does not compile.*\n.*bad_alloc");
+}
+
+TEST_F(CompileClang, DamagedObjectsAreErrors) {
+  const CpuSource good = {"axpy.cpp", axpy_source("axpy"), {}};
+  const std::string object = compile_objects({&good, 1}, host_target(), 1)[0];
+  const std::vector<std::string> names = {"axpy"};
+  for (const size_t cut : {size_t{100}, object.size() / 2, object.size() - 64}) {
+    survives([&] { link_shared(std::vector{object.substr(0, cut)}, names); }, "do not link");
+  }
+  for (size_t at = 16; at < 64; at += 5) {  // the ELF header
+    std::string bad = object;
+    bad[at] = static_cast<char>(bad[at] ^ 0x55);
+    EXPECT_EXIT(
+        {
+          try {
+            link_shared(std::vector{bad}, names);
+          } catch (const Error&) {
+          }
+          _exit(7);
+        },
+        testing::ExitedWithCode(7), "")
+        << at;
+  }
+}
+
+TEST_F(CompileClang, TheLinkerLeavesNoSignalHandlers) {
+  build({{"axpy.cpp", axpy_source("axpy"), {}}}, {"axpy"});
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) {
+    struct sigaction now;
+    ASSERT_EQ(sigaction(signal, nullptr, &now), 0);
+    EXPECT_EQ(now.sa_handler, SIG_DFL) << signal;
+  }
 }
 
 TEST_F(CompileClang, StaticConstructorsAreRefused) {
