@@ -409,6 +409,8 @@ TEST(Errors, ModulesAndOptimizers) {
   const Tensor u;
   Tensor w = grad({1}), v = grad({1});
   nn::Linear linear(1, 1);
+  nn::ModuleList list;
+  list.emplace_back<nn::ReLU>();
   Holder holder, inner;
   holder.register_parameter("w", w);
   holder.register_module("inner", inner);
@@ -421,6 +423,13 @@ TEST(Errors, ModulesAndOptimizers) {
        [&] { holder.register_buffer("inner", v); }},
       {"invalid: register_module: this module already has a member 'w'",
        [&] { holder.register_module("w", linear); }},
+      {"invalid: register_parameter: 'n' is i64[1], expected a leaf tensor of a floating dtype",
+       [&] {
+         Tensor n = i64({1});
+         holder.register_parameter("n", n);
+       }},
+      {"invalid: ModuleList: no module 5; there are 1", [&] { list[5]; }},
+      {"invalid: ModuleList: module 0 is of another type than asked for", [&] { list.at<nn::Linear>(0); }},
       {"invalid: register_parameter: bad name 'a.b'", [&] { holder.register_parameter("a.b", v); }},
       {"invalid: register_module: 'self' contains the module it is registered in",
        [&] { holder.register_module("self", holder); }},

@@ -12,7 +12,10 @@ int main(int argc, char** argv) {
   if (parsed.exit_code >= 0) return parsed.exit_code;
   try {
     gpt::catch_stop_signals();
-    return gpt::train(parsed.options);
+    const int code = gpt::train(parsed.options);
+    if (std::fflush(stdout) == 0) return code;
+    std::perror("gpt: the output cannot be written");
+    return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpt: %s\n", e.what());
     return 1;

@@ -48,6 +48,11 @@ Loc Dropout::detail_loc() { return caller_loc(); }
 Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_, caller_loc()); }
 Tensor ReLU::forward(const Tensor& x) { return relu(x, caller_loc()); }
 
+Module& ModuleList::operator[](size_t i) {
+  KILN_CHECK(i < items_.size(), invalid, "ModuleList: no module {}; there are {}", i, items_.size());
+  return *items_[i];
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (auto& m : items_) y = (*m)(y, caller_loc());

@@ -83,10 +83,14 @@ class ModuleList : public Module {
     return ref;
   }
   size_t size() const { return items_.size(); }
-  Module& operator[](size_t i) { return *items_.at(i); }
+  /// Throws: invalid, when there is no module `i`.
+  Module& operator[](size_t i);
+  /// Throws: invalid, when there is no module `i`, or it is not an M.
   template <typename M>
   M& at(size_t i) {
-    return dynamic_cast<M&>(*items_.at(i));
+    M* m = dynamic_cast<M*>(&(*this)[i]);
+    KILN_CHECK(m, invalid, "ModuleList: module {} is of another type than asked for", i);
+    return *m;
   }
 
  protected:

@@ -184,6 +184,9 @@ void Module::check_name(const char* what, const std::string& name) const {
 void Module::register_parameter(std::string name, Tensor& tensor) {
   check_name("register_parameter", name);
   if (tensor.defined()) {
+    KILN_CHECK(is_floating(tensor.dtype()) && tensor.is_leaf(), invalid,
+               "register_parameter: '{}' is {}, expected a leaf tensor of a floating dtype", name,
+               tensor.type_str());
     tensor.requires_grad_(true);
     tensor.set_name(join(path_, name));
   }

@@ -93,6 +93,37 @@ class Resume(unittest.TestCase):
         done = self.run_gpt("--json", self.path("no/such"), code=1)
         self.assertIn(b"cannot create a temporary in its folder", done.stderr)
 
+    def test_output_that_cannot_be_written(self):
+        """Is said, and loses nothing else."""
+        whole = self.undisturbed()
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                self.command("--checkpoint", self.path("end")),
+                env=self.env, stdout=full, stderr=subprocess.PIPE, timeout=300)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"gpt: the output cannot be written: No space left on device", done.stderr)
+        with open(self.path("end"), "rb") as f:
+            self.assertEqual(f.read(), whole)
+
+    def test_killed_while_the_cache_is_written(self):
+        """What is left of the cache is whole, or made again."""
+        whole = self.undisturbed()
+        self.env["KILN_CACHE_DIR"] = self.path("torn")
+        for i in range(4):
+            run = subprocess.Popen(self.command(), env=self.env, stdout=subprocess.DEVNULL)
+            entries, deadline = len(self.entries()) + 1 + i, time.time() + 120
+            while len(self.entries()) < entries and run.poll() is None and time.time() < deadline:
+                time.sleep(0.0005)
+            run.kill()
+            run.wait(timeout=120)
+        self.run_gpt("--checkpoint", self.path("end"))
+        with open(self.path("end"), "rb") as f:
+            self.assertEqual(f.read(), whole)
+
+    def entries(self):
+        """Files of the cache, those being written too."""
+        return [n for _, _, names in os.walk(self.path("torn")) for n in names]
+
 
 if __name__ == "__main__":
     unittest.main()
