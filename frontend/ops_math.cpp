@@ -116,7 +116,9 @@ void check_elements(const Tensor& values, const Tensor& bad, const char* name, L
   if (values.numel() == 0) return;
   const Tensor wide = cast_to(values, DType::i64);
   const Tensor none = constant_like(wide, static_cast<double>(kNothingWrong));
-  const Tensor wrong = apply(op("where"), {&bad, &wide, &none});
+  // The least integer stands for "none": as an offending one it is named by its neighbour.
+  const Tensor named = select3(apply(op("eq"), {&wide, &none}), add2(wide, constant_like(wide, 1)), wide);
+  const Tensor wrong = apply(op("where"), {&bad, &named, &none});
   check_value(reduce(op("amax"), wrong, wrap_dims({}, wrong.dim(), name, loc), false),
               fmt::format("{} ({}): {} ", name, loc.str(), what),
               fmt::format(" is out of range; expected {}", expected));

@@ -282,6 +282,17 @@ TEST_P(FailedCall, AHandleThatWasDroppedIsGoodAgain) {
   EXPECT_EQ(f(vec({2})), 4);
 }
 
+TEST_P(FailedCall, TheLeastIntegerIsNoIndex) {
+  const Tensor x = vec({1, 2, 3}), logits = ones({1, 3});
+  auto take = compile([&](const Tensor& i) { return index_select(x, 0, i); }, options());
+  auto loss = compile([&](const Tensor& t) { return cross_entropy(logits, t); }, options());
+  for (const int64_t bad : {INT64_MIN, INT64_MIN + 1, INT64_MAX, int64_t{1} << 32}) {
+    EXPECT_NE(error_of([&] { take(ids({1, bad})); }), "no error") << bad;
+    EXPECT_NE(error_of([&] { loss(ids({bad})); }), "no error") << bad;
+  }
+  EXPECT_EQ(values(take(ids({2}))), (Floats{3}));
+}
+
 TEST_P(FailedCall, IntegersDividedByZero) {
   const Tensor a = ids({7, -7, INT64_MIN, 5}), b = ids({2, 2, -1, -3});
   const auto narrow = [](const Tensor& x) { return x.to(DType::i32); };
