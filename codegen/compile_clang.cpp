@@ -10,6 +10,7 @@
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "codegen/clang/jit_abi.h"
@@ -243,7 +244,11 @@ void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, i
   };
   std::vector<std::jthread> team;
   const size_t helpers = std::min<size_t>(std::max(threads, 1), sources.size()) - 1;
-  for (size_t i = 0; i < helpers; ++i) team.emplace_back(work);
+  try {
+    for (size_t i = 0; i < helpers; ++i) team.emplace_back(work);
+  } catch (const std::system_error& e) {  // fewer make the same objects
+    log(LogLevel::info, "cpu compiler: {} of {} threads; {}", team.size() + 1, helpers + 1, e.what());
+  }
   work();
   team.clear();
   for (const std::exception_ptr& e : errors)

@@ -306,6 +306,20 @@ TEST_F(CompileClang, RunsOutOfMemoryWithAnError) {
         "axpy.cpp does not compile.*\n.*bad_alloc");
 }
 
+/// From here on this process may start no thread. The limit is no limit for root.
+bool allow_no_threads() {
+  rlimit one;
+  one.rlim_cur = one.rlim_max = 1;
+  return setrlimit(RLIMIT_NPROC, &one) == 0 && (geteuid() != 0 || setuid(65534) == 0);
+}
+
+TEST_F(CompileClang, GoesOnWithTheThreadsThatThereAre) {
+  const std::vector<CpuSource> several(3, CpuSource{"axpy.cpp", axpy_source("axpy"), {}});
+  compile_objects({&several[0], 1}, host_target(), 1);  // opens the library
+  EXPECT_EXIT(_exit(allow_no_threads() && compile_objects(several, host_target(), 3).size() == 3 ? 7 : 1),
+              testing::ExitedWithCode(7), "");
+}
+
 TEST_F(CompileClang, DamagedObjectsAreErrors) {
   const CpuSource good = {"axpy.cpp", axpy_source("axpy"), {}};
   const std::string object = compile_objects({&good, 1}, host_target(), 1)[0];
