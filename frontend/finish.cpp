@@ -131,6 +131,9 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (const StageOutput& o : stage.outputs)
     if (o.carried >= 0) std::erase_if(before.exported, [&](const auto& p) { return p.second == o.carried; });
   Extracted x = extract(before, wanted);
+  KILN_CHECK(x.lost.empty(), unsupported,
+             "{}: needs the value that {} had before it was changed in place and then read (clone it before)",
+             trie_.options.name, x.lost);
   std::vector<Sizes> strides;
   for (size_t i = 0; i < x.inputs.size(); ++i) {
     if (x.inputs[i].from == StageInput::From::external) {

@@ -33,7 +33,7 @@ OuterBackward::OuterBackward(std::shared_ptr<const Recorder> recorder, std::vect
   r.graph = outer.graph;
   for (const StageInput& in : extract(r, wanted, outer.grad_inputs).inputs) {
     if (in.from == StageInput::From::carried) carried_.insert(in.index);
-    if (in.from == StageInput::From::external) externals_.insert(in.index);
+    if (in.from == StageInput::From::external && in.index >= 0) externals_.insert(in.index);
   }
 }
 
@@ -73,6 +73,8 @@ OuterBackward::Part OuterBackward::part(const OuterGraph& outer, const std::vect
   r.graph = outer.graph;
   r.graph.name = options_.name + "_backward";
   const Extracted x = extract(r, wanted, known);
+  p.lost = x.lost;
+  if (!p.lost.empty()) return p;
   std::vector<Sizes> strides;
   for (size_t i = 0; i < x.inputs.size(); ++i) {
     const bool external = x.inputs[i].from == StageInput::From::external;
@@ -162,6 +164,11 @@ void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, co
       results.emplace_back(make_impl(t.dtype, sizes_of(t)));
       outputs.push_back(host_of(*results.back().impl()));
     }
+    KILN_CHECK(
+        part.lost.empty(), invalid,
+        "backward ({}): needs the value that {} had before the compiled callable changed it in place (call "
+        "backward before that, or clone it first)",
+        loc.str(), part.lost);
     if (part.program) part.program->run(part_inputs(part, call, scalars, results, loc), outputs);
     for (const Part::Action& a : part.actions) {
       const Tensor g = results[static_cast<size_t>(a.result)];

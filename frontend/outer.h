@@ -66,6 +66,7 @@ class OuterBackward {
     std::vector<StageInput> inputs;
     std::vector<Type> outputs;
     std::unique_ptr<Program> program;  ///< null: there is nothing to compute
+    std::string lost;                  ///< text of what it would read, were it not written over by the call
     std::vector<Action> actions;
   };
   using Variant = std::vector<Part>;

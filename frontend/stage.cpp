@@ -66,16 +66,14 @@ class Extractor {
     } else {
       const auto x = external_of_.find(v.id);
       const int external = x == external_of_.end() ? -1 : x->second;  // -1: read anew after an earlier write
-      KILN_CHECK(
-          external >= 0 && !overwritten_.count(external), unsupported,
-          "backward: needs the value that {} had before it was changed in place (detach or clone it before)",
-          r_.graph.type(v).str());
       in = {StageInput::From::external, external};
       for (const GraphInput& g : r_.graph.inputs) {
         if (!(g.value == v)) continue;
         kind = g.kind;
         name = g.name;
       }
+      if (external < 0 || overwritten_.count(external))
+        out_.lost = r_.graph.type(v).str() + (name.empty() ? "" : fmt::format(" '{}'", name));
     }
     map_[static_cast<size_t>(v.id)] = out_.graph.add_input(r_.graph.type(v), kind, name);
     out_.inputs.push_back(in);

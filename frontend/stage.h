@@ -93,6 +93,7 @@ struct Extracted {
   Graph graph;
   std::vector<StageInput> inputs;
   std::vector<Value> input_values;  ///< path value of each input
+  std::string lost;                 ///< text of an input that was written over, if any: nothing can run
 };
 /// `gradients` are inputs that the caller gives (a backward outside the callable).
 Extracted extract(const Recorder& r, std::span<const Value> wanted, std::span<const Value> gradients = {});

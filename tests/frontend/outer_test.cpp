@@ -7,6 +7,7 @@
 #include "frontend/compile.h"
 #include "frontend/functional.h"
 #include "frontend/nn/layers.h"
+#include "frontend/optim/optimizer.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -55,6 +56,28 @@ TEST_P(Outer, ArgumentsGetAHistoryInPlace) {
     EXPECT_EQ(values(w.grad()), (Floats{8 + 10 + 4, 0}));
   }
   EXPECT_EQ(f.stats().builds.size(), 2u);
+}
+
+TEST_P(Outer, ResultsOfAStepThatMovedTheirParametersAreValues) {
+  Tensor w = vec({2, 3}, true), v = vec({1, 1}, true);
+  optim::SGD sgd({w, v}, {.lr = 0.5});
+  auto f = compile(
+      [&] {
+        const Tensor loss = sum(w * w * v);
+        sgd.step();  // by the gradients of the call before
+        return loss;
+      },
+      options());
+  EXPECT_EQ(f().item(), 13);
+  w.set_grad(vec({1, 1}));
+  const Tensor loss = f();
+  EXPECT_EQ(values(w), (Floats{1.5f, 2.5f}));
+  EXPECT_EQ(loss.item(), 13);
+  EXPECT_ERROR(
+      loss.backward(),
+      "invalid: backward (@): needs the value that f32[2] had before the compiled callable changed it in "
+      "place (call backward before that, or clone it first)");
+  EXPECT_FALSE(v.grad().defined());
 }
 
 TEST_P(Outer, RetainGraph) {
