@@ -57,29 +57,28 @@ bool Cursor::backward_matches(const Event& e, const Tensor& root, const Tensor& 
   return false;
 }
 
-/// Whether every leaf holds the gradient (or none) that it held when `e` was recorded.
-bool Cursor::leaf_grads_match(const Event& e) const {
+/// How the leaves' gradients differ from those that `e` was recorded with; empty: not at all.
+std::string Cursor::leaf_grads_difference(const Event& e) const {
   for (size_t i = 0; i < e.operands.size(); i += 2) {
     const ImplPtr leaf = impl_of(e.operands[i]);
     KILN_ASSERT(leaf, "leaf slot {} is unknown", e.operands[i]);
     const Slot expected = e.operands[i + 1];
     if (!leaf->grad) {
-      if (expected != kAbsent) return false;
+      if (expected != kAbsent) return fmt::format("{} has no gradient where one with was", describe(*leaf));
       continue;
     }
+    if (expected == kAbsent) return fmt::format("{} has a gradient where one without was", describe(*leaf));
     const Slot s = slot_of(*leaf->grad);
-    if (s != kUnbound) {
-      if (s != expected) return false;
-      continue;
-    }
     const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
                                 [&](const Binding& x) { return x.slot == expected; });
     const auto bound = [&](int leaf_number) {
       return impl_of(e.operands[2 * static_cast<size_t>(leaf_number)])->grad.get();
     };
-    if (b == e.bindings.end() || !binds_alike(e, *b, *leaf->grad, bound)) return false;
+    const bool same =
+        s != kUnbound ? s == expected : b != e.bindings.end() && binds_alike(e, *b, *leaf->grad, bound);
+    if (!same) return fmt::format("another gradient of {} was", describe(*leaf));
   }
-  return true;
+  return "";
 }
 
 void Cursor::follow_leaf_grads(Event& e) {
@@ -175,9 +174,13 @@ void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool reta
       for (const Binding& b : e->bindings) bind(b, gradient.impl());
       at_ = e;
       if (!follow_hooks()) return record_backward(*e);
-      for (Event* end = at_->first_child.load(std::memory_order_acquire); end; end = end->next_sibling)
-        if (end->kind == EventKind::backward_end && leaf_grads_match(*end)) return follow_leaf_grads(*end);
-      start_recording("backward", loc);
+      std::string detail;
+      for (Event* end = at_->first_child.load(std::memory_order_acquire); end; end = end->next_sibling) {
+        if (end->kind != EventKind::backward_end) continue;
+        detail = leaf_grads_difference(*end);
+        if (detail.empty()) return follow_leaf_grads(*end);
+      }
+      start_recording("backward", loc, detail);
       return record_backward(*e);
     }
     Event* const outside = match_run(EventKind::outer_backward, live_slots(), slot_of(*root.impl()));

@@ -38,7 +38,9 @@ struct CompileOptions {
 
 /// One build: a trace that was recorded, and compiled or found in the cache.
 struct Build {
-  std::string reason;  ///< "first call", or "model.cpp:42: `relu` where `gelu` (model.cpp:40) was traced"
+  /// "first call", "model.cpp:42: `relu` where `gelu` (model.cpp:40) was traced", or "model.cpp:42: `relu`,
+  /// operand 1: f32[5,4] where f32[4,4] (model.cpp:42) was traced". Logged at level info.
+  std::string reason;
   double seconds = 0;
   int nodes = 0;            ///< ops after simplification
   int kernels = 0;          ///< distinct kernels

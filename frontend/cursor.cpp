@@ -158,7 +158,12 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
       return true;
     }
     if (follow_flush()) return follow(info, many, one);
-    start_recording(info.name, info.loc);
+    std::string detail;
+    for (Event* e = at_->first_child.load(std::memory_order_acquire); e && detail.empty();
+         e = e->next_sibling)
+      if (e->kind == EventKind::call && e->name == info.name)
+        detail = difference(*e, info) + fmt::format(" ({}) was", e->loc.str());
+    start_recording(info.name, info.loc, detail);
   }
   if (pending_write_under(info.operands)) flush_writes();
   Event& e = open_event(EventKind::call, info.name, info.loc);

@@ -127,7 +127,7 @@ class Cursor {
 
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
   bool backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const;
-  bool leaf_grads_match(const Event& e) const;
+  std::string leaf_grads_difference(const Event& e) const;
   void follow_leaf_grads(Event& e);
   bool follow_hooks();
   const HookList& hooks_of(Slot slot);
@@ -150,7 +150,7 @@ class Cursor {
   void replay_leaf_grads(const Frozen& f, Event& e);
 
   // record.cpp: recording.
-  void start_recording(const std::string& what, SourceLoc loc);
+  void start_recording(const std::string& what, SourceLoc loc, const std::string& detail = "");
   Event& open_event(EventKind kind, const char* name, SourceLoc loc);
   void mark(Event& e) const;
   void close_event();
@@ -159,7 +159,8 @@ class Cursor {
   Slot bind_operand(Event& e, const Tensor& t, int operand);
   Tensor new_handle(Slot s, const TensorImpl& prototype);
   Origin origin() const;
-  std::string divergence(const std::string& what, SourceLoc loc) const;
+  std::string divergence(const std::string& what, SourceLoc loc, const std::string& detail) const;
+  std::string difference(const Event& e, const CallInfo& info) const;
 
   // finish.cpp: running.
   std::vector<Slot> live_slots() const;

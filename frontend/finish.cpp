@@ -7,6 +7,7 @@
 
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
+#include "ir/base/log.h"
 
 namespace kiln::detail {
 
@@ -439,6 +440,9 @@ void Cursor::attach() {
   std::lock_guard lock(trie_.mutex);
   build_.reason = reason_;
   trie_.builds.push_back(build_);
+  log(LogLevel::info, "{}: build {}, for {}: {} ops in {} kernels ({}), {:.2f} s", trie_.options.name,
+      trie_.builds.size(), reason_, build_.nodes, build_.kernels,
+      build_.from_cache ? "from the cache" : fmt::format("{} compiled", build_.compiled), build_.seconds);
   for (size_t i = 0; i + 1 < recorded_.size(); ++i) recorded_[i]->first_child = recorded_[i + 1].get();
   Event* head = recorded_.front().get();
   head->next_sibling = head->parent->first_child.load();

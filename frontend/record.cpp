@@ -27,30 +27,79 @@ std::string event_text(const Event& e) {
     case EventKind::outer_backward: return "`backward`";
     case EventKind::host_read: return "a host read";
     case EventKind::end: return "the end of the call";
-    default: return "a hook";
+    case EventKind::hook: return "a hook";
+    default: return "another end of a hook or of `backward`";
   }
+}
+
+std::string type_text(const ExternalMeta& m) {
+  return fmt::format("{}[{}]", dtype_name(m.dtype), fmt::join(m.shape, ","));
+}
+
+/// How an external tensor differs from the recorded one.
+std::string meta_difference(const ExternalMeta& now, const ExternalMeta& then) {
+  if (now.dtype != then.dtype || now.shape != then.shape)
+    return fmt::format("{} where {}", type_text(now), type_text(then));
+  if (now.strides != then.strides)
+    return fmt::format("{} of strides [{}] where [{}]", type_text(now), fmt::join(now.strides, ","),
+                       fmt::join(then.strides, ","));
+  if (now.requires_grad != then.requires_grad)
+    return fmt::format("{} that {} where one that {}", type_text(now),
+                       now.requires_grad ? "requires grad" : "does not require grad",
+                       then.requires_grad ? "does" : "does not");
+  if (now.is_leaf != then.is_leaf)
+    return fmt::format("{} that is {} where one that is {}", type_text(now),
+                       now.is_leaf ? "a leaf" : "no leaf", then.is_leaf ? "a leaf" : "not");
+  if (now.hooks != then.hooks)
+    return fmt::format("{} with {} hooks where one with {}", type_text(now), now.hooks, then.hooks);
+  return fmt::format("{} that shares other memory than the one", type_text(now));
 }
 }  // namespace
 
-std::string Cursor::divergence(const std::string& what, SourceLoc loc) const {
+/// What keeps a call from following `e`, an event of the same op.
+std::string Cursor::difference(const Event& e, const CallInfo& info) const {
+  if (e.grad_enabled != state().grad_enabled)
+    return e.grad_enabled ? "under no_grad where with gradients" : "with gradients where under no_grad";
+  for (size_t i = 0; i < std::min(e.operands.size(), info.operands.size()); ++i) {
+    const Tensor* t = info.operands[i];
+    const bool given = t && t->defined();
+    if (given != (e.operands[i] != kAbsent))
+      return fmt::format("operand {} {}given where it was{}", i + 1, given ? "" : "not ",
+                         given ? " not" : "");
+    if (!given) continue;
+    const Slot s = slot_of(*t->impl());
+    const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
+                                [&](const Binding& x) { return x.slot == e.operands[i]; });
+    if (s != kUnbound || b == e.bindings.end()) {
+      if (s == e.operands[i]) continue;
+      return fmt::format("operand {}, {}, is another tensor than the one", i + 1, describe(*t->impl()));
+    }
+    if (matches_binding(e, *t, e.operands[i], static_cast<int>(i), info.operands)) continue;
+    return fmt::format("operand {}: {}", i + 1, meta_difference(meta_of(*t->impl()), b->meta));
+  }
+  if (!std::equal(e.ints.begin(), e.ints.end(), info.ints.begin(), info.ints.end()))
+    return fmt::format("attributes [{}] where [{}]", fmt::join(info.ints, ","), fmt::join(e.ints, ","));
+  return "other numbers of operands or kinds of numbers than those";
+}
+
+std::string Cursor::divergence(const std::string& what, SourceLoc loc, const std::string& detail) const {
   const Event* other = at_->first_child.load(std::memory_order_acquire);
   if (!other) return "first call";
   const std::string where = loc.known() ? loc.str() + ": " : "";
-  if (other->kind == EventKind::call && what == other->name) {
-    return fmt::format("{}`{}` with other operands or attributes than at {}", where, what, other->loc.str());
-  }
+  if (!detail.empty()) return fmt::format("{}`{}`, {} traced", where, what, detail);
   const std::string at = other->loc.known() ? fmt::format(" ({})", other->loc.str()) : "";
   return fmt::format("{}`{}` where {}{} was traced", where, what, event_text(*other), at);
 }
 
-void Cursor::start_recording(const std::string& what, SourceLoc loc) {
+void Cursor::start_recording(const std::string& what, SourceLoc loc, const std::string& detail) {
   if (reason_.empty()) {
-    reason_ = divergence(what, loc);
+    reason_ = divergence(what, loc, detail);
     std::lock_guard lock(trie_.mutex);
-    KILN_CHECK(static_cast<int>(trie_.builds.size()) < trie_.options.max_builds, invalid,
-               "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep the branch on "
-               "the host out of the callable, select with where, or raise max_builds)",
-               trie_.options.name, trie_.builds.size(), reason_);
+    KILN_CHECK(
+        static_cast<int>(trie_.builds.size()) < trie_.options.max_builds, invalid,
+        "{}: {} builds reached CompileOptions::max_builds; the next one is for {} (keep what changes out of "
+        "the callable: select with where, pad to one shape; or raise max_builds)",
+        trie_.options.name, trie_.builds.size(), reason_);
   }
   recorder_ = std::make_unique<Recorder>();
   const Event* known = recorded_below(at_);
