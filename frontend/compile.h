@@ -92,7 +92,7 @@ class Compiled {
       : fn_(std::move(fn)), trie_(detail::make_trie(options, loc)) {}
 
   template <typename... Args>
-  auto operator()(Args&&... args) {
+  auto operator()(Args&&... args) const {
     using Result = std::decay_t<std::invoke_result_t<F&, Args...>>;
     if (detail::wants_frozen(trie_.get())) return call_frozen<Result>(std::forward<Args>(args)...);
     detail::CompiledCall call(trie_.get());
@@ -111,7 +111,7 @@ class Compiled {
 
  private:
   template <typename Result, typename... Args>
-  Result call_frozen(Args&&... args) {
+  Result call_frozen(Args&&... args) const {
     detail::FrozenArgs given;
     (detail::visit_fields(given, std::as_const(args)), ...);
     if (detail::is_frozen(*trie_)) {
@@ -135,7 +135,7 @@ class Compiled {
   }
 
   template <typename Result>
-  void remember(const Result& result) {
+  void remember(const Result& result) const {
     if constexpr (std::is_copy_constructible_v<Result>) {
       Result shape = result;
       for_each_tensor(shape, [](Tensor& t) { t = Tensor(); });
@@ -146,7 +146,7 @@ class Compiled {
   }
 
   template <typename Result>
-  Result rebuild(std::vector<Tensor> tensors) {
+  Result rebuild(std::vector<Tensor> tensors) const {
     if constexpr (std::is_copy_constructible_v<Result>) {
       std::any shape = detail::frozen_shape(*trie_);
       Result* result = std::any_cast<Result>(&shape);
@@ -159,14 +159,32 @@ class Compiled {
     }
   }
 
-  F fn_;
+  mutable F fn_;  ///< callables may have state of their own
   std::shared_ptr<detail::Trie> trie_;
 };
 
-/// Compiles `fn`. Nothing happens before the first call.
+namespace detail {
+/// A callable that lives elsewhere. Modules report the line that compiled them: a call through Compiled has
+/// no other.
 template <typename F>
-Compiled<std::decay_t<F>> compile(F&& fn, const CompileOptions& options = {}, Loc loc = Loc::current()) {
-  return Compiled<std::decay_t<F>>(std::forward<F>(fn), options, loc);
+struct ByReference {
+  F* fn;
+  Loc loc;
+  template <typename... Args>
+  auto operator()(Args&&... args) const {
+    if constexpr (std::is_invocable_v<F&, Args..., Loc>) return (*fn)(std::forward<Args>(args)..., loc);
+    else return (*fn)(std::forward<Args>(args)...);
+  }
+};
+}  // namespace detail
+
+/// Compiles `fn`. Nothing happens before the first call. A callable that cannot be copied, such as a module,
+/// is held by reference and must outlive the result: `kiln::compile(net)`.
+template <typename F>
+auto compile(F&& fn, const CompileOptions& options = {}, Loc loc = Loc::current()) {
+  if constexpr (std::is_lvalue_reference_v<F> && !std::is_copy_constructible_v<std::decay_t<F>>)
+    return Compiled<detail::ByReference<std::remove_reference_t<F>>>({&fn, loc}, options, loc);
+  else return Compiled<std::decay_t<F>>(std::forward<F>(fn), options, loc);
 }
 
 }  // namespace kiln

@@ -8,5 +8,5 @@
 #include "frontend/nn/module.h"
 #include "frontend/ops.h"
 #include "frontend/optim/optimizer.h"
-#include "frontend/safetensors.h"
+#include "frontend/serialize.h"
 #include "frontend/tensor.h"

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -164,6 +165,9 @@ class Tensor {
 
   std::shared_ptr<detail::TensorImpl> impl_;
 };
+
+/// Tensors by name, as state_dict() gives and load_state_dict() takes them.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// A host number given to an op: a run-time value inside a compiled callable, never a constant of its code.
 struct Scalar {

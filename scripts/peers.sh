@@ -4,6 +4,10 @@
 # MLX for the CPU. Safe to run again: it installs only what is missing.
 #   scripts/peers.sh [FOLDER]      default: .venv-peers beside this repository's README
 set -euo pipefail
+case ${1:-} in
+  -h|--help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+  -*) echo "peers: unknown argument '$1' (--help lists the arguments)" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 venv=${1:-.venv-peers}
 packages=(torch "jax[cpu]" "mlx[cpu]" numpy setuptools)

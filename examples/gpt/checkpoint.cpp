@@ -37,8 +37,8 @@ T number(const std::string& path, const Strings& m, const char* key) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, std::span<const kiln::SafetensorsItem> arrays,
-                     const TrainState& s, const Options& options) {
+void save_checkpoint(const std::string& path, const kiln::NamedTensors& arrays, const TrainState& s,
+                     const Options& options) {
   Strings m = shape_of(options);
   m["format"] = kFormat;
   m["step"] = std::to_string(s.step);
@@ -47,7 +47,7 @@ void save_checkpoint(const std::string& path, std::span<const kiln::SafetensorsI
   m["generator_seed"] = std::to_string(s.generator_seed);
   m["generator_offset"] = std::to_string(s.generator_offset);
   m["text"] = s.digest;
-  kiln::write_safetensors(path, arrays, m);
+  kiln::save_file(arrays, path, m);
 }
 
 Checkpoint open_checkpoint(const std::string& path, const Options& options, const std::string& digest) {

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run must remember to go on exactly where it was, in one safetensors file.
-// Knows names and plain memory; how tensors get in and out is the caller's.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 
 #include "examples/gpt/options.h"
-#include "frontend/safetensors.h"
+#include "frontend/serialize.h"
 
 namespace gpt {
 
 /// Everything but the arrays.
 struct TrainState {
-  int64_t step = 0;                                    ///< steps done
-  uint64_t batch_seed = 0, batches_drawn = 0;          ///< of Batches
-  uint64_t generator_seed = 0, generator_offset = 0;   ///< of the library's random numbers
-  std::string digest;                                  ///< of the text
+  int64_t step = 0;                                   ///< steps done
+  uint64_t batch_seed = 0, batches_drawn = 0;         ///< of Batches
+  uint64_t generator_seed = 0, generator_offset = 0;  ///< of the library's random numbers
+  std::string digest;                                 ///< of the text
 };
 
 /// Writes model and optimizer arrays ("model.*", "optim.*") and the state, atomically.
 /// Throws: io; the file that was there before stays.
-void save_checkpoint(const std::string& path, std::span<const kiln::SafetensorsItem> arrays,
-                     const TrainState& state, const Options& options);
+void save_checkpoint(const std::string& path, const kiln::NamedTensors& arrays, const TrainState& state,
+                     const Options& options);
 
 /// An opened checkpoint.
 struct Checkpoint {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/gpt/options.h"
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+
 #include <cmath>
 #include <numbers>
 
@@ -24,35 +26,55 @@ CLI::Validator finite(double most) {
     const bool ok = CLI::detail::lexical_cast(text, v) && v >= 0 && v <= most;
     return ok ? std::string() : "got " + text + ", expected a number from 0 to " + std::to_string(most);
   };
-  return CLI::Validator(check, "NUMBER >= 0");
+  return CLI::Validator(check, most >= 1e6 ? "NUMBER >= 0" : fmt::format("NUMBER in [0, {}]", most));
 }
 
 void add_flags(CLI::App& app, Options& o) {
-  const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 40);
-  const auto whole = CLI::Range(int64_t{0}, int64_t{1} << 40);
+  CLI::Validator positive = CLI::Range(int64_t{1}, int64_t{1} << 40),
+                 whole = CLI::Range(int64_t{0}, int64_t{1} << 40);
+  positive.description(">= 1");
+  whole.description(">= 0");
   const auto real = finite(1e6);
   app.add_option("--data", o.data, "text file, or folder of files without a dot in their names");
-  app.add_option("--layers", o.layers, "transformer blocks")->check(positive);
-  app.add_option("--dim", o.dim, "width of the model")->check(positive);
-  app.add_option("--heads", o.heads, "attention heads; must divide --dim")->check(positive);
-  app.add_option("--seq", o.seq, "tokens of context")->check(positive);
-  app.add_option("--batch", o.batch, "windows in a batch")->check(positive);
-  app.add_option("--steps", o.steps, "training steps in all")->check(positive);
-  app.add_option("--warmup", o.warmup, "steps of rising learning rate")->check(whole);
-  app.add_option("--lr", o.lr, "highest learning rate")->check(real);
-  app.add_option("--weight-decay", o.weight_decay, "of AdamW, on matrices")->check(real);
-  app.add_option("--clip", o.clip, "largest gradient norm; 0 does not clip")->check(real);
-  app.add_option("--dropout", o.dropout, "probability of dropping a value")->check(finite(0.99));
-  app.add_option("--seed", o.seed, "of weights, batches and dropout");
-  app.add_option("--eval-every", o.eval_every, "steps between short validations; 0: none")->check(whole);
+  app.add_option("--layers", o.layers, "transformer blocks")->check(positive)->capture_default_str();
+  app.add_option("--dim", o.dim, "width of the model")->check(positive)->capture_default_str();
+  app.add_option("--heads", o.heads, "attention heads; must divide --dim")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--seq", o.seq, "tokens of context")->check(positive)->capture_default_str();
+  app.add_option("--batch", o.batch, "windows in a batch")->check(positive)->capture_default_str();
+  app.add_option("--steps", o.steps, "training steps in all")->check(positive)->capture_default_str();
+  app.add_option("--warmup", o.warmup, "steps of rising learning rate")->check(whole)->capture_default_str();
+  app.add_option("--lr", o.lr, "highest learning rate")->check(real)->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "of AdamW, on matrices")
+      ->check(real)
+      ->capture_default_str();
+  app.add_option("--clip", o.clip, "largest gradient norm; 0 does not clip")
+      ->check(real)
+      ->capture_default_str();
+  app.add_option("--dropout", o.dropout, "probability of dropping a value")
+      ->check(finite(0.99))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of weights, batches and dropout")->capture_default_str();
+  app.add_option("--eval-every", o.eval_every, "steps between short validations; 0: none")
+      ->check(whole)
+      ->capture_default_str();
   app.add_option("--checkpoint", o.checkpoint, "file to save to, at the end and on Ctrl-C");
   app.add_option("--resume", o.resume, "checkpoint to go on from");
-  app.add_option("--save-every", o.save_every, "steps between checkpoints; 0: only at the end")->check(whole);
-  app.add_option("--sample", o.sample, "characters to write at the end")->check(whole);
-  app.add_option("--temperature", o.temperature, "of the sample; 0 takes the likeliest")->check(real);
-  app.add_option("--threads", o.threads, "0: all the process may run on")->check(whole);
+  app.add_option("--save-every", o.save_every, "steps between checkpoints; 0: only at the end")
+      ->check(whole)
+      ->capture_default_str();
+  app.add_option("--sample", o.sample, "characters to write at the end")->check(whole)->capture_default_str();
+  app.add_option("--temperature", o.temperature, "of the sample; 0 takes the likeliest")
+      ->check(real)
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "0: all the process may run on")
+      ->check(whole)
+      ->capture_default_str();
   app.add_flag("--eager", o.eager, "train without compiling");
-  app.add_option("--eager-steps", o.eager_steps, "eager steps to compare with first; 0: none")->check(whole);
+  app.add_option("--eager-steps", o.eager_steps, "eager steps to compare with first; 0: none")
+      ->check(whole)
+      ->capture_default_str();
   app.add_option("--json", o.json, "file for the figures of the run");
   app.add_flag("!--no-progress", o.progress, "no progress bar or lines");
 }

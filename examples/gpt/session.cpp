@@ -17,22 +17,11 @@ kiln::optim::AdamWOptions adamw(const Options& o) {
   return {.lr = o.lr, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = o.weight_decay};
 }
 
-const void* bytes_of(const Tensor& t) {
-  return kiln::dispatch(t.dtype(), [&]<typename T>(T) -> const void* { return t.data_ptr<T>(); });
-}
-
-Tensor tensor_of(const kiln::SafetensorsFile::Entry& e) {
-  return kiln::dispatch(e.dtype, [&]<typename T>(T) {
-    const auto* p = reinterpret_cast<const T*>(e.data);
-    return Tensor::from_span(std::span<const T>(p, e.bytes / sizeof(T)), e.shape);
-  });
-}
-
-/// The arrays of the file whose names begin with `prefix`, without it.
-kiln::nn::NamedTensors with_prefix(const kiln::SafetensorsFile& file, std::string_view prefix) {
-  kiln::nn::NamedTensors out;
-  for (const auto& e : file.entries())
-    if (e.name.starts_with(prefix)) out.emplace_back(e.name.substr(prefix.size()), tensor_of(e));
+/// Those whose names begin with `prefix`, without it.
+kiln::NamedTensors with_prefix(const kiln::NamedTensors& all, std::string_view prefix) {
+  kiln::NamedTensors out;
+  for (const auto& [name, t] : all)
+    if (name.starts_with(prefix)) out.emplace_back(name.substr(prefix.size()), t);
   return out;
 }
 
@@ -79,20 +68,19 @@ Tensor Session::step(const Tensor& x, const Tensor& y) {
 }
 
 void Session::save(const std::string& path) const {
-  std::vector<std::pair<std::string, Tensor>> named;
-  for (const auto& [name, t] : model_.state_dict()) named.emplace_back("model." + name, t.contiguous());
-  for (const auto& [name, t] : optimizer_.state_dict()) named.emplace_back("optim." + name, t.contiguous());
-  std::vector<kiln::SafetensorsItem> items;
-  for (const auto& [name, t] : named) items.push_back({name, t.dtype(), t.sizes(), bytes_of(t)});
+  kiln::NamedTensors named;
+  for (const auto& [name, t] : model_.state_dict()) named.emplace_back("model." + name, t);
+  for (const auto& [name, t] : optimizer_.state_dict()) named.emplace_back("optim." + name, t);
   const kiln::GeneratorState g = kiln::generator_state();
   const TrainState state{done_, batches_.seed(), batches_.drawn(), g.seed, g.offset, corpus_.digest};
-  save_checkpoint(path, items, state, options_);
+  save_checkpoint(path, named, state, options_);
 }
 
 void Session::resume(const std::string& path) {
   const Checkpoint c = open_checkpoint(path, options_, corpus_.digest);
-  model_.load_state_dict(with_prefix(c.file, "model."));
-  optimizer_.load_state_dict(with_prefix(c.file, "optim."));
+  const kiln::NamedTensors all = kiln::tensors_of(c.file);
+  model_.load_state_dict(with_prefix(all, "model."));
+  optimizer_.load_state_dict(with_prefix(all, "optim."));
   batches_ = Batches(c.state.batch_seed, c.state.batches_drawn);
   kiln::set_generator_state({c.state.generator_seed, c.state.generator_offset});
   done_ = c.state.step;

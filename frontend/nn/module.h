@@ -13,7 +13,7 @@
 
 namespace kiln::nn {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using kiln::NamedTensors;
 
 class Module {
  public:

@@ -41,8 +41,8 @@ void Optimizer::make_state(std::vector<std::string> names) {
       state_[i].push_back(zeros(params_[i].sizes(), {params_[i].dtype()}));
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
-  std::vector<std::pair<std::string, Tensor>> out;
+NamedTensors Optimizer::state_dict() const {
+  NamedTensors out;
   for (size_t i = 0; i < params_.size(); ++i) {
     out.emplace_back(fmt::format("{}.step", i),
                      Tensor::from_vector<double>({static_cast<double>((*steps_)[i])}, {}));
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
   return out;
 }
 
-void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& given) {
+void Optimizer::load_state_dict(const NamedTensors& given) {
   const auto own = state_dict();
   auto find = [](const auto& list, const std::string& name) {
     return std::find_if(list.begin(), list.end(), [&](const auto& p) { return p.first == name; });

@@ -32,9 +32,9 @@ class Optimizer {
 
   /// State tensors as "<parameter index>.<name>"; a parameter's step count is the 0-d f64 tensor
   /// "<index>.step".
-  std::vector<std::pair<std::string, Tensor>> state_dict() const;
+  NamedTensors state_dict() const;
   /// Inverse of state_dict. Throws: invalid, listing missing and unexpected names and misfits.
-  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
+  void load_state_dict(const NamedTensors& state);
 
  protected:
   using StepCounts = std::vector<int64_t>;

@@ -61,8 +61,7 @@ TEST_F(GptFiles, FolderIsReadInByteOrder) {
 
 TEST_F(GptFiles, UnreadableData) {
   const std::string missing = (dir_ / "no").string();
-  EXPECT_EQ(error_of([&] { read_text(missing); }),
-            "data " + missing + ": there is no such file or folder");
+  EXPECT_EQ(error_of([&] { read_text(missing); }), "data " + missing + ": there is no such file or folder");
   EXPECT_EQ(error_of([&] { read_text(dir_.string()); }),
             "data " + dir_.string() + ": the folder has no file without a dot in its name");
   EXPECT_EQ(error_of([] { make_corpus("0123456789012345678", 1); }),
@@ -71,13 +70,17 @@ TEST_F(GptFiles, UnreadableData) {
 }
 
 TEST(GptCorpus, AlphabetAndSplit) {
-  const std::string text = "abcabcabcabcabcabcabcabc\xff\x01" "baba";  // 30 bytes
+  const std::string text =
+      "abcabcabcabcabcabcabcabc\xff\x01"
+      "baba";  // 30 bytes
   const Corpus c = make_corpus(text, 2);
   EXPECT_EQ(c.alphabet, (std::vector<uint8_t>{1, 'a', 'b', 'c', 0xff}));
   EXPECT_EQ(c.train.size(), 27u);
   EXPECT_EQ(c.valid, (std::vector<uint8_t>{1, 2, 1}));
   const int64_t tokens[] = {4, 1, 0};
-  EXPECT_EQ(c.decode(tokens), "\xff" "a\x01");
+  EXPECT_EQ(c.decode(tokens),
+            "\xff"
+            "a\x01");
   EXPECT_NE(c.digest, make_corpus(text + "x", 2).digest);
 }
 
@@ -203,10 +206,10 @@ TEST(GptSummary, JsonHasExactlyTheFields) {
   const auto j = nlohmann::json::parse(to_json(s));
   std::vector<std::string> names;
   for (const auto& [k, v] : j.items()) names.push_back(k);
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre(
-                         "val_loss_first", "val_loss_last", "val_bigram", "steps", "compile_s",
-                         "warm", "step_ms", "eager_step_ms", "tokens_per_s", "arena_mb", "kernels",
-                         "builds", "losses", "eager_losses"));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("val_loss_first", "val_loss_last", "val_bigram", "steps",
+                                              "compile_s", "warm", "step_ms", "eager_step_ms", "tokens_per_s",
+                                              "arena_mb", "kernels", "builds", "losses", "eager_losses"));
   EXPECT_EQ(j["val_loss_last"], 2.25);
   EXPECT_TRUE(j["eager_step_ms"].is_null());
   EXPECT_EQ(j["losses"].size(), 2u);
@@ -216,8 +219,7 @@ TEST(GptSummary, JsonHasExactlyTheFields) {
 
 TEST_F(GptFiles, CheckpointRoundTrip) {
   const std::string path = (dir_ / "a.ckpt").string();
-  const float w[2] = {1, 2};
-  const std::vector<kiln::SafetensorsItem> arrays{{"model.w", kiln::DType::f32, {2}, w}};
+  const kiln::NamedTensors arrays{{"model.w", kiln::ones({2})}};
   const TrainState s{12, ~uint64_t{0}, 192, 5, 77, "abc"};
   const Options o;
   save_checkpoint(path, arrays, s, o);
@@ -233,7 +235,7 @@ TEST_F(GptFiles, CheckpointRoundTrip) {
   wider.dim = 256;
   EXPECT_EQ(error_of([&] { open_checkpoint(path, wider, "abc"); }),
             "checkpoint " + path + ": made with another --dim; got 128, expected 256");
-  kiln::write_safetensors(path, arrays, {{"format", "pt"}});
+  kiln::save_file(arrays, path, {{"format", "pt"}});
   EXPECT_EQ(error_of([&] { open_checkpoint(path, o, "abc"); }),
             "checkpoint " + path + ": not a checkpoint of this program");
 }

@@ -54,6 +54,18 @@ TEST_P(Compile, StatsSayWhatWasBuiltAndWhy) {
   }
 }
 
+TEST_P(Compile, ModulesAndConstCallables) {
+  nn::Linear net(2, 3);
+  const auto f = compile(net, options());
+  const Tensor x = mat({1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(values(f(x)), values(net(x)));
+  EXPECT_NE(error_of([&] { f(vec({1})); }).find("linear (compile_test.cpp:"), std::string::npos);
+  int calls = 0;
+  const auto g = compile([calls, x]() mutable { return x * static_cast<double>(++calls); }, options());
+  g();
+  EXPECT_EQ(values(g()), (Floats{2, 4, 6, 8}));
+}
+
 TEST_P(Compile, ReasonsSayWhatChanged) {
   Tensor w = vec({1, 2}, true), x = vec({1, 2});
   w.set_name("w");
