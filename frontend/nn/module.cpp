@@ -23,8 +23,11 @@ HookHandle add_hook(const std::shared_ptr<Map>& map, F hook) {
 }
 
 [[noreturn]] void no_forward(size_t operands) {
-  throw Error(ErrorKind::unsupported,
-              fmt::format("forward: this module has none with {} operand(s)", operands));
+  throw Error(
+      ErrorKind::unsupported,
+      fmt::format("forward ({}): this module overrides none with {} operand(s) (each is a const Tensor&: "
+                  "`Tensor forward(const Tensor& x) override`)",
+                  detail::state().user_loc().str(), operands));
 }
 
 std::string join(const std::string& prefix, const std::string& name) {
@@ -41,7 +44,13 @@ Tensor Module::call(std::vector<Tensor> inputs, Loc loc, F&& run) {
   detail::Scope scope(path_.c_str(), loc, true);
   if (!pre_hooks_->empty())
     for (auto& [id, hook] : PreHooks(*pre_hooks_)) hook(*this, inputs);
-  Tensor output = run(inputs);
+  Tensor output;
+  try {
+    output = run(inputs);
+  } catch (const Error& e) {
+    if (path_.empty()) throw;
+    throw e.in(path_);
+  }
   if (!hooks_->empty())
     for (auto& [id, hook] : Hooks(*hooks_)) hook(*this, inputs, output);
   return output;

@@ -8,13 +8,15 @@
 #include "frontend/dispatch.h"
 #include "frontend/frozen.h"
 #include "frontend/ops_detail.h"
+#include "frontend/state.h"
 
 namespace kiln::optim {
 
 using namespace kiln::detail;  // NOLINT: the update bodies are written in its vocabulary
 
-Optimizer::Optimizer(std::vector<Tensor> params)
-    : params_(std::move(params)),
+Optimizer::Optimizer(std::vector<Tensor> params, double& rate)
+    : lr(rate),
+      params_(std::move(params)),
       state_(params_.size()),
       steps_(std::make_shared<StepCounts>(params_.size(), 0)) {
   KILN_CHECK(!params_.empty(), invalid, "Optimizer: no parameters");
@@ -94,6 +96,11 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
     active.push_back(i);
     rows.push_back({params_[i], params_[i].grad()});
     rows.back().insert(rows.back().end(), state_[i].begin(), state_[i].end());
+    for (const Tensor& t : state_[i])
+      KILN_CHECK(
+          t.dtype() == params_[i].dtype() && t.sizes() == params_[i].sizes(), invalid,
+          "{} ({}): parameter {} is {}, but was {} when the optimizer was made (make it after Module::to)",
+          name, loc.str(), i, describe(*params_[i].impl()), t.type_str());
     std::vector<double> mine = at_step((*steps_)[i] + 1);
     const auto at = std::find(own.begin(), own.end(), mine);
     own_of.push_back(at - own.begin());
@@ -121,8 +128,8 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
   for (size_t i : active) ++(*steps_)[i];
 }
 
-SGD::SGD(std::vector<Tensor> params, const SGDOptions& o) : Optimizer(std::move(params)), options(o) {
-  lr = o.lr;
+SGD::SGD(std::vector<Tensor> params, const SGDOptions& o)
+    : Optimizer(std::move(params), options.lr), options(o) {
   KILN_CHECK(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0, invalid,
              "SGD: got lr {}, momentum {} and weight_decay {}, expected none below 0", o.lr, o.momentum,
              o.weight_decay);
@@ -152,8 +159,8 @@ void SGD::step(Loc loc) {
       });
 }
 
-AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o) : Optimizer(std::move(params)), options(o) {
-  lr = o.lr;
+AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o)
+    : Optimizer(std::move(params), options.lr), options(o) {
   KILN_CHECK(o.lr >= 0 && o.weight_decay >= 0, invalid,
              "AdamW: got lr {} and weight_decay {}, expected none below 0", o.lr, o.weight_decay);
   KILN_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1 && o.eps >= 0, invalid,

@@ -17,15 +17,16 @@ namespace kiln::optim {
 /// Base: the parameters, their state tensors, and their step counts.
 class Optimizer {
  public:
-  explicit Optimizer(std::vector<Tensor> params);
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates every parameter that has a gradient.
   virtual void step(Loc loc = Loc::current()) = 0;
   /// Drops the gradients (set_to_none), or zeroes them in place.
   void zero_grad(bool set_to_none = true);
-  /// Learning rate; may change between steps without a rebuild.
-  double lr = 1e-3;
+  /// Learning rate, that of the options; may change between steps without a rebuild.
+  double& lr;
   const std::vector<Tensor>& params() const { return params_; }
   /// Steps that parameter number `param` has taken: those at which it had a gradient.
   int64_t step_count(size_t param) const { return steps_->at(param); }
@@ -37,6 +38,8 @@ class Optimizer {
   void load_state_dict(const NamedTensors& state);
 
  protected:
+  /// `rate` is the lr of the subclass's options.
+  Optimizer(std::vector<Tensor> params, double& rate);
   using StepCounts = std::vector<int64_t>;
   /// Names of the state tensors, and their creation. Called once by the subclass.
   void make_state(std::vector<std::string> names);

@@ -18,6 +18,13 @@ const char* to_string(ErrorKind kind) {
   return "unknown";
 }
 
+Error Error::in(const std::string& place) const {
+  if (placed_) return *this;
+  Error e(kind_, fmt::format("{} [in {}]", what(), place), loc_);
+  e.placed_ = true;
+  return e;
+}
+
 std::string SourceLoc::str() const {
   if (!known()) return "";
   const char* slash = std::strrchr(file, '/');
@@ -26,10 +33,10 @@ std::string SourceLoc::str() const {
 
 namespace detail {
 void throw_internal(const char* file, int line, const char* cond, const std::string& msg) {
-  throw Error(ErrorKind::internal,
-              fmt::format("internal error at {}: {} does not hold{}{} (please report this)",
-                          SourceLoc(file, static_cast<uint32_t>(line)).str(), cond,
-                          msg.empty() ? "" : ": ", msg));
+  throw Error(
+      ErrorKind::internal,
+      fmt::format("internal error at {}: {} does not hold{}{} (please report this)",
+                  SourceLoc(file, static_cast<uint32_t>(line)).str(), cond, msg.empty() ? "" : ": ", msg));
 }
 }  // namespace detail
 

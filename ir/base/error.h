@@ -57,10 +57,13 @@ class Error : public std::runtime_error {
   ErrorKind kind() const { return kind_; }
   /// The user's line, if one is known.
   SourceLoc where() const { return loc_; }
+  /// The same error, said to be in `place`; an error that names a place already keeps it.
+  Error in(const std::string& place) const;
 
  private:
   ErrorKind kind_;
   SourceLoc loc_;
+  bool placed_ = false;
 };
 
 namespace detail {

@@ -184,8 +184,14 @@ TEST(Module, FreezeZeroApply) {
 
 TEST(Module, Errors) {
   nn::ReLU relu;
-  EXPECT_EQ(error_of([&] { relu(vec({1}), vec({2})); }),
-            "unsupported: forward: this module has none with 2 operand(s)");
+  EXPECT_ERROR(
+      relu(vec({1}), vec({2})),
+      "unsupported: forward (@): this module overrides none with 2 operand(s) (each is a const Tensor&: "
+      "`Tensor forward(const Tensor& x) override`)");
+  nn::Sequential net;
+  net.emplace_back<nn::ReLU>();
+  net.emplace_back<nn::Linear>(2, 3);
+  EXPECT_NE(error_of([&] { net(vec({1, 2, 3})); }).find("of one dtype [in 1]"), std::string::npos);
   nn::Linear m(2, 3);
   EXPECT_ERROR(m(vec({1, 2, 3})),
                "invalid: linear (@): got x f32[3] and weight f32[3,2], expected x [..., in] and weight [out, "
