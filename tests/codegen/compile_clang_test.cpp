@@ -277,6 +277,7 @@ TEST_F(CompileClang, FatalErrorsOfTheCompilerAreErrors) {
   survives([&] { compile_objects(several, host_target(), 2); }, "does not compile");
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // shadow memory needs the room
 /// Takes all memory that a small limit allows, but for some.
 void leave_memory(size_t mebibytes) {
   std::ifstream statm("/proc/self/statm");
@@ -305,6 +306,7 @@ TEST_F(CompileClang, RunsOutOfMemoryWithAnError) {
         },
         "axpy.cpp does not compile.*\n.*bad_alloc");
 }
+#endif
 
 /// From here on this process may start no thread. The limit is no limit for root.
 bool allow_no_threads() {
