@@ -2,6 +2,7 @@
 #include "benchmarks/workloads.h"
 
 #include <cmath>
+#include <optional>
 
 #include "benchmarks/formula.h"
 
@@ -148,11 +149,12 @@ class Training : public Workload {
   Training(const std::string& name, bool compiled, int threads, bool profile, std::vector<Tensor> data,
            A&&... args)
       : model_(std::forward<A>(args)...),
-        optimizer_(kTrains ? model_.parameters() : std::vector<Tensor>(), {.lr = kLearningRate}),
         data_(std::move(data)),
         compiled_(compiled),
-        step_(compile(std::function<Tensor()>([this] { return run(); }),
-                      options_for(name, threads, profile))) {}
+        step_(
+            compile(std::function<Tensor()>([this] { return run(); }), options_for(name, threads, profile))) {
+    if constexpr (kTrains) optimizer_.emplace(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
+  }
 
   double step() override { return (compiled_ ? step_() : run()).item(); }
   CallableStats stats() const override { return step_.stats(); }
@@ -172,13 +174,13 @@ class Training : public Workload {
     model_.zero_grad();
     Tensor loss = data_.size() == 2 ? model_(data_[0], data_[1]) : model_(data_[0]);
     loss.backward();
-    if constexpr (kTrains) optimizer_.step();
+    if constexpr (kTrains) optimizer_->step();
     return loss;
   }
 
   static constexpr bool kTrains = !std::is_same_v<Model, Pointwise>;
   Model model_;
-  optim::AdamW optimizer_;
+  std::optional<optim::AdamW> optimizer_;
   std::vector<Tensor> data_;
   bool compiled_;
   Compiled<std::function<Tensor()>> step_;
