@@ -12,37 +12,20 @@ namespace kiln::detail {
 
 namespace {
 
-/// A backward is no part of the trace that it interrupts, but the hooks it calls are.
-class TraceAside {
+/// Sets where this thread's ops go until it is destroyed: to the trace `cursor` (null: they run at once). `aside` is
+/// the trace that hooks go back to.
+class TraceSwitch {
  public:
-  TraceAside() : cursor_(state().cursor), outer_(state().aside) {
-    state().aside = cursor_;
-    state().cursor = nullptr;
+  TraceSwitch(Cursor* cursor, Cursor* aside) : cursor_(state().cursor), aside_(state().aside) {
+    state().cursor = cursor;
+    state().aside = aside;
   }
-  ~TraceAside() {
-    state().cursor = cursor_;
-    state().aside = outer_;
-  }
-  TraceAside(const TraceAside&) = delete;
-  TraceAside& operator=(const TraceAside&) = delete;
-
- private:
-  Cursor *cursor_, *outer_;
-};
-
-class TraceBack {
- public:
-  TraceBack() : cursor_(state().cursor), aside_(state().aside) {
-    if (!aside_) return;
-    state().cursor = aside_;
-    state().aside = nullptr;
-  }
-  ~TraceBack() {
+  ~TraceSwitch() {
     state().cursor = cursor_;
     state().aside = aside_;
   }
-  TraceBack(const TraceBack&) = delete;
-  TraceBack& operator=(const TraceBack&) = delete;
+  TraceSwitch(const TraceSwitch&) = delete;
+  TraceSwitch& operator=(const TraceSwitch&) = delete;
 
  private:
   Cursor *cursor_, *aside_;
@@ -230,7 +213,7 @@ void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
       });
       continue;
     }
-    SuspendTrace eager;
+    const TraceSwitch eager(nullptr, state().aside);
     const bool shared = g.impl().use_count() > 1 || g.impl()->storage.use_count() > 1 || !g.is_contiguous();
     leaf->grad = shared ? g.detach().clone().impl() : g.impl();
   }
@@ -239,7 +222,7 @@ void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
 }  // namespace
 
 Tensor run_hooks(const HookList& hooks, Tensor g) {
-  const TraceBack trace;
+  const TraceSwitch trace(state().aside ? state().aside : state().cursor, nullptr);
   for (const HookEntry& h : HookList(hooks)) {
     const Tensor replaced = h.fn(g);
     if (!replaced.defined()) continue;
@@ -256,7 +239,8 @@ void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, co
   NoGrad guard;
   std::vector<std::pair<ImplPtr, Tensor>> leaf_grads;
   {
-    const TraceAside aside;
+    // A backward is no part of the trace that it interrupts, but the hooks it calls are.
+    const TraceSwitch aside(nullptr, state().cursor);
     EagerBuilder b;
     Tape tape(b, node, loc);
     BackwardRequest request;
@@ -282,7 +266,7 @@ void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_grap
   NoGrad guard;
   Tensor seed;
   {
-    SuspendTrace eager;
+    const TraceSwitch eager(nullptr, state().aside);
     seed = seed_gradient(root, gradient, loc);
   }
   if (r->hooks) seed = run_hooks(*r->hooks, seed);

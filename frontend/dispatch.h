@@ -65,19 +65,6 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
-/// While alive, ops on this thread run eagerly although a cursor is installed (optimizer state, data
-/// loading).
-class SuspendTrace {
- public:
-  SuspendTrace();
-  ~SuspendTrace();
-  SuspendTrace(const SuspendTrace&) = delete;
-  SuspendTrace& operator=(const SuspendTrace&) = delete;
-
- private:
-  Cursor* saved_;
-};
-
 template <typename Body>
 std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std::span<const int64_t> ints,
                               std::span<const Scalar> scalars, Body&& body) {

@@ -44,9 +44,6 @@ Scope::Scope(const char* name, SourceLoc loc, bool module) {
 }
 Scope::~Scope() { state().scopes.pop_back(); }
 
-SuspendTrace::SuspendTrace() : saved_(state().cursor) { state().cursor = nullptr; }
-SuspendTrace::~SuspendTrace() { state().cursor = saved_; }
-
 Loc caller_loc() { return state().user_loc(); }
 
 bool tracing() { return state().cursor != nullptr; }
