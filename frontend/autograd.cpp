@@ -12,8 +12,8 @@ namespace kiln::detail {
 
 namespace {
 
-/// Sets where this thread's ops go until it is destroyed: to the trace `cursor` (null: they run at once). `aside` is
-/// the trace that hooks go back to.
+/// Sets where the ops of this thread go until it is destroyed: to the trace `cursor` (null: they run at once).
+/// `aside` is the trace that hooks go back to.
 class TraceSwitch {
  public:
   TraceSwitch(Cursor* cursor, Cursor* aside) : cursor_(state().cursor), aside_(state().aside) {

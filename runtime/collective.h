@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Process groups: collectives over host memory among ranks, asynchronous and with timeouts.
+// An implementation moves bytes and adds numbers; it knows nothing of buckets, plans or agreement.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/base/dtype.h"
+#include "ir/base/error.h"
+#include "runtime/store.h"
+
+namespace kiln {
+
+enum class ReduceOp : uint8_t { sum, product, min, max };
+/// "sum", ...
+const char* to_string(ReduceOp op);
+
+/// What an error says of a collective: "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
+struct CollectiveSite {
+  std::string phase;  ///< "backward", "init", ...; may be empty
+  SourceLoc loc;      ///< the user's line
+};
+
+/// A collective that was started. Threads: any.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Blocks until the collective is done on this rank. Throws: comm, naming rank, peer, collective, phase and
+  /// line, when it failed or its timeout has passed; every later collective of the group then fails at once.
+  virtual void wait() = 0;
+  virtual bool done() const = 0;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+/// Ranks 0..size-1 that call the same collectives in the same order; which they do not check
+/// (runtime/agreement.h does). Memory must stay valid until the work is done; the results are the same bits
+/// on all ranks. Collectives run in the order of the calls, on a thread of the group. Throws: invalid, for a
+/// bad root or a dtype that cannot be reduced (bool); comm, when the group has failed before. Units: counts
+/// are elements. Threads: one at a time.
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// "gloo", "local".
+  virtual const char* backend() const = 0;
+
+  /// In place: every rank ends with the reduction over all ranks.
+  virtual WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
+                             const CollectiveSite& site) = 0;
+  virtual WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) = 0;
+  /// `out` holds size() blocks of `count` elements, in rank order.
+  virtual WorkPtr all_gather(const void* in, void* out, int64_t count, DType dtype,
+                             const CollectiveSite& site) = 0;
+  /// `in` holds size() blocks of `count` elements; `out` is the reduction of everybody's block number rank().
+  virtual WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                                 const CollectiveSite& site) = 0;
+  virtual WorkPtr barrier(const CollectiveSite& site) = 0;
+
+  /// How long a collective may take from its start, or from the end of the one before it.
+  virtual void set_timeout(Seconds timeout) = 0;
+  virtual Seconds timeout() const = 0;
+  /// Adds `extra` to the timeout of collectives until one of them is done (somebody is still compiling).
+  virtual void extend_timeout_once(Seconds extra) = 0;
+  /// Fails what is pending and whatever comes later, here and, through the store, on all ranks.
+  virtual void abort(const std::string& why) = 0;
+};
+
+/// A world of `size` threads of this process: element r is rank r's group, all sharing memory and one store.
+std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int size, Seconds timeout);
+
+/// Gloo over TCP. `prefix` keeps groups apart in the store; `interface` is a network interface ("eth0"), an
+/// address, or empty: loopback when all ranks are on this host, else that of the route to the store.
+/// Throws: comm, naming the ranks that did not arrive within `timeout`; unsupported, without KILN_GLOO.
+std::shared_ptr<ProcessGroup> make_gloo_group(std::shared_ptr<Store> store, const std::string& prefix,
+                                              int rank, int size, const std::string& interface,
+                                              Seconds timeout);
+
+}  // namespace kiln
