@@ -12,7 +12,7 @@ namespace kiln::detail {
 
 namespace {
 
-/// Sets where the ops of this thread go until it is destroyed: to the trace `cursor` (null: they run at once).
+/// Sets where this thread's ops go until it is destroyed: to the trace `cursor` (null: they run at once).
 /// `aside` is the trace that hooks go back to.
 class TraceSwitch {
  public:
