@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +16,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/options.h"
+#include "runtime/signal_mask.h"
 
 namespace kiln {
 
@@ -140,10 +140,7 @@ void ThreadPool::note_use() { last_use_ns_.store(now_ns(), std::memory_order_rel
 
 void ThreadPool::grow(int threads) {
   if (static_cast<int>(workers_.size()) + 1 >= threads) return;
-  // Signals are the program's own threads' business, not the workers'.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     while (static_cast<int>(workers_.size()) + 1 < threads) {
       auto worker = std::make_unique<Worker>();
@@ -154,7 +151,6 @@ void ThreadPool::grow(int threads) {
     }
   } catch (const std::exception&) {  // out of threads or memory: a smaller team gives the same result
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void ThreadPool::work(Worker& me, int rank) {
