@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of collectives: names, and the sentences of their errors.
+#include "runtime/collective.h"
+
+#include <fmt/ranges.h>
+
+#include "runtime/collective_queue.h"
+
+namespace kiln {
+
+const char* to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce: return "all_reduce";
+    case CollectiveKind::broadcast: return "broadcast";
+    case CollectiveKind::all_gather: return "all_gather";
+    case CollectiveKind::reduce_scatter: return "reduce_scatter";
+    case CollectiveKind::barrier: return "barrier";
+  }
+  return "collective";
+}
+
+const char* to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return "sum";
+    case ReduceOp::product: return "product";
+    case ReduceOp::min: return "min";
+    case ReduceOp::max: return "max";
+  }
+  return "op";
+}
+
+std::string describe(const Collective& c) {
+  std::string text = fmt::format("{} #{}", to_string(c.kind), c.number);
+  if (c.kind != CollectiveKind::barrier) text += fmt::format(" of {}[{}]", dtype_name(c.dtype), c.count);
+  if (reduces(c.kind) && c.op != ReduceOp::sum) text += fmt::format(" by {}", to_string(c.op));
+  if (c.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", c.root);
+  const std::string place = c.site.loc.str();
+  if (c.site.phase.empty() && place.empty()) return text;
+  const char* comma = c.site.phase.empty() || place.empty() ? "" : ", ";
+  return text + fmt::format(" ({}{}{})", c.site.phase, comma, place);
+}
+
+bool same_call(const Collective& a, const Collective& b) {
+  return a.kind == b.kind && a.number == b.number && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
+         a.count == b.count;
+}
+
+std::string to_string(Seconds s) { return fmt::format("{:.6g} s", s.count()); }
+
+std::string rank_list(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+std::string gave_up(int rank, const Collective& c, const std::string& why) {
+  return fmt::format("rank {} gave up on {}: {}", rank, describe(c), why);
+}
+
+std::string mismatch(int rank_a, const std::string& a, int rank_b, const std::string& b) {
+  return fmt::format(
+      "rank {} called {} where rank {} called {} (all ranks must call the same collectives in the same "
+      "order)",
+      rank_a, a, rank_b, b);
+}
+
+std::string not_started(const std::vector<int>& ranks, Seconds limit) {
+  return fmt::format("{} {} not started it within the timeout of {} (dead, stuck, or slow: then set_timeout)",
+                     rank_list(ranks), ranks.size() == 1 ? "has" : "have", to_string(limit));
+}
+
+}  // namespace kiln

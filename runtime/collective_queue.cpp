@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/collective_queue.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "runtime/signal_mask.h"
+
+namespace kiln {
+
+namespace {
+
+// Beyond any run of a program; what the clock counts in would overflow before long.
+constexpr Seconds kLongest{1e9};
+
+Seconds checked(Seconds t, const char* what) {
+  KILN_CHECK(t.count() > 0, invalid, "{}: the time must be positive; got {}", what, to_string(t));
+  return std::min(t, kLongest);
+}
+
+class QueuedWork final : public Work {
+ public:
+  explicit QueuedWork(Collective c) : call(std::move(c)) {}
+
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return done_; });
+    if (error_) throw Error(*error_);
+  }
+  bool done() const override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  void end(std::optional<Error> error) {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    error_ = std::move(error);
+    ended_.notify_all();
+  }
+
+  const Collective call;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::optional<Error> error_;
+};
+
+class QueuedGroup final : public ProcessGroup {
+ public:
+  QueuedGroup(int rank, int size, Seconds timeout, std::unique_ptr<CollectiveEngine> engine)
+      : rank_(rank), size_(size), control_(checked(timeout, "ProcessGroup")), engine_(std::move(engine)) {
+    const SignalsBlocked blocked;
+    worker_ = std::thread([this] { work(); });
+  }
+
+  ~QueuedGroup() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    called_.notify_one();
+    worker_.join();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const char* backend() const override { return engine_->backend(); }
+
+  WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
+                     const CollectiveSite& site) override {
+    return start({CollectiveKind::all_reduce, 0, dtype, op, 0, count, data, data, site});
+  }
+  WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) override {
+    return start({CollectiveKind::broadcast, 0, dtype, ReduceOp::sum, root, count, data, data, site});
+  }
+  WorkPtr all_gather(const void* in, void* out, int64_t count, DType dtype,
+                     const CollectiveSite& site) override {
+    return start({CollectiveKind::all_gather, 0, dtype, ReduceOp::sum, 0, count, in, out, site});
+  }
+  WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                         const CollectiveSite& site) override {
+    return start({CollectiveKind::reduce_scatter, 0, dtype, op, 0, count, in, out, site});
+  }
+  WorkPtr barrier(const CollectiveSite& site) override {
+    return start({CollectiveKind::barrier, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site});
+  }
+
+  void set_timeout(Seconds timeout) override {
+    control_.set_timeout(checked(timeout, "set_timeout"));
+    engine_->interrupt();
+  }
+  Seconds timeout() const override { return control_.timeout(); }
+  void extend_timeout_once(Seconds extra) override {
+    control_.extend(checked(extra, "extend_timeout_once"));
+    engine_->interrupt();
+  }
+  void abort(const std::string& why) override {
+    {
+      const std::lock_guard lock(mutex_);
+      control_.abort(why);
+      if (!failure_) failure_ = fmt::format("rank {} aborted: {}", rank_, why);
+    }
+    called_.notify_one();
+    engine_->interrupt();
+  }
+
+ private:
+  WorkPtr start(Collective c) {
+    check(c);
+    const std::lock_guard lock(mutex_);
+    c.number = ++started_;
+    if (failure_) throw failed_before(c);
+    auto work = std::make_shared<QueuedWork>(std::move(c));
+    queue_.push_back(work);
+    called_.notify_one();
+    return work;
+  }
+
+  void check(const Collective& c) const {
+    const std::string place = c.site.loc.known() ? fmt::format(" ({})", c.site.loc.str()) : "";
+    const char* name = to_string(c.kind);
+    KILN_CHECK(c.count >= 0, invalid, "{}{}: the count is negative; got {}", name, place, c.count);
+    KILN_CHECK(c.count == 0 || (c.in && c.out), invalid, "{}{}: no memory is given for {}[{}]; got nullptr",
+               name, place, dtype_name(c.dtype), c.count);
+    KILN_CHECK(c.root >= 0 && c.root < size_, invalid, "{}{}: no such root; got {}, expected 0 to {}", name,
+               place, c.root, size_ - 1);
+    KILN_CHECK(!reduces(c.kind) || c.dtype != DType::boolean, invalid,
+               "{}{}: bool cannot be reduced; got bool[{}] (convert to u8, and take max for 'any')", name,
+               place, c.count);
+  }
+
+  /// The group's thread.
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      called_.wait(lock, [&] { return stopping_ || !queue_.empty() || (failure_ && !told_); });
+      if (failure_ && !told_) tell(lock);
+      if (queue_.empty()) {
+        if (stopping_) return;
+        continue;
+      }
+      const std::shared_ptr<QueuedWork> next = std::move(queue_.front());
+      queue_.pop_front();
+      if (failure_) next->end(failed_before(next->call));
+      else run(lock, *next);
+    }
+  }
+
+  void run(std::unique_lock<std::mutex>& lock, QueuedWork& next) {
+    lock.unlock();
+    std::optional<std::string> reason;
+    control_.begin();
+    try {
+      engine_->run(next.call, control_);
+    } catch (const std::exception& e) {
+      reason = e.what();
+    }
+    control_.end();
+    if (!reason) {
+      next.end(std::nullopt);
+      lock.lock();
+      return;
+    }
+    lock.lock();
+    if (!failure_) failure_ = gave_up(rank_, next.call, *reason);
+    tell(lock);
+    next.end(Error(ErrorKind::comm, fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason),
+                   next.call.site.loc));
+  }
+
+  /// Before the caller hears of it: his next act may be to end the process.
+  void tell(std::unique_lock<std::mutex>& lock) {
+    told_ = true;
+    const std::string why = *failure_;
+    lock.unlock();
+    engine_->give_up(why);
+    lock.lock();
+  }
+
+  Error failed_before(const Collective& c) const {
+    return Error(ErrorKind::comm,
+                 fmt::format("rank {}: {}: the group has failed before: {}", rank_, describe(c), *failure_),
+                 c.site.loc);
+  }
+
+  const int rank_, size_;
+  CollectiveControl control_;
+  std::mutex mutex_;
+  std::condition_variable called_;
+  std::deque<std::shared_ptr<QueuedWork>> queue_;
+  uint64_t started_ = 0;
+  bool stopping_ = false, told_ = false;
+  std::optional<std::string> failure_;  ///< the first
+  std::unique_ptr<CollectiveEngine> engine_;
+  std::thread worker_;
+};
+
+}  // namespace
+
+CollectiveControl::Clock::time_point CollectiveControl::deadline() const {
+  const std::lock_guard lock(mutex_);
+  return begin_ + std::chrono::duration_cast<Clock::duration>(timeout_ + extra_);
+}
+Seconds CollectiveControl::limit() const {
+  const std::lock_guard lock(mutex_);
+  return timeout_ + extra_;
+}
+std::optional<std::string> CollectiveControl::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+Seconds CollectiveControl::timeout() const {
+  const std::lock_guard lock(mutex_);
+  return timeout_;
+}
+void CollectiveControl::set_timeout(Seconds timeout) {
+  const std::lock_guard lock(mutex_);
+  timeout_ = timeout;
+}
+void CollectiveControl::extend(Seconds extra) {
+  const std::lock_guard lock(mutex_);
+  extra_ = std::min(extra_ + extra, kLongest);
+}
+void CollectiveControl::abort(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_) aborted_ = why;
+}
+void CollectiveControl::begin() {
+  const std::lock_guard lock(mutex_);
+  begin_ = Clock::now();
+}
+void CollectiveControl::end() {
+  const std::lock_guard lock(mutex_);
+  extra_ = Seconds(0);
+}
+
+std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
+                                                std::unique_ptr<CollectiveEngine> engine) {
+  return std::make_shared<QueuedGroup>(rank, size, timeout, std::move(engine));
+}
+
+}  // namespace kiln

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all process groups share: checks of arguments, the queue and its thread, timeouts, and what an error
+// says. An engine runs one collective at a time; it knows nothing of works and queues.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/collective.h"
+
+namespace kiln {
+
+enum class CollectiveKind : uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, barrier };
+/// "all_reduce", ...
+const char* to_string(CollectiveKind kind);
+constexpr bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
+}
+
+/// One call of a collective on one rank.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::barrier;
+  uint64_t number = 0;  ///< 1 is the first of its group
+  DType dtype = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  int64_t count = 0;  ///< as in the call: of one block, if there are several
+  const void* in = nullptr;
+  void* out = nullptr;  ///< also the operand, where the collective works in place
+  CollectiveSite site;
+};
+
+/// "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
+std::string describe(const Collective& c);
+/// True if ranks that call these can run them together.
+bool same_call(const Collective& a, const Collective& b);
+
+/// How long the collective that runs may take, and whether it shall stop. Threads: any.
+class CollectiveControl {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit CollectiveControl(Seconds timeout) : timeout_(timeout) {}
+
+  /// When the running collective has failed. It moves when the timeout is extended.
+  Clock::time_point deadline() const;
+  /// The timeout that deadline() is made of.
+  Seconds limit() const;
+  /// Why to stop at once, if somebody asked for that.
+  std::optional<std::string> aborted() const;
+
+  Seconds timeout() const;
+  void set_timeout(Seconds timeout);
+  void extend(Seconds extra);
+  void abort(const std::string& why);
+  void begin();
+  void end();
+
+ private:
+  mutable std::mutex mutex_;
+  Clock::time_point begin_ = Clock::now();
+  Seconds timeout_, extra_{0};
+  std::optional<std::string> aborted_;
+};
+
+/// Moves the data of one rank's group. All but interrupt() is called by the group's thread.
+class CollectiveEngine {
+ public:
+  CollectiveEngine() = default;
+  virtual ~CollectiveEngine() = default;
+  CollectiveEngine(const CollectiveEngine&) = delete;
+  CollectiveEngine& operator=(const CollectiveEngine&) = delete;
+
+  virtual const char* backend() const = 0;
+  /// Runs `c` to its end, which is here or an exception: afterwards nobody touches its memory. Throws: comm,
+  /// with the reason alone; the queue says what failed and where.
+  virtual void run(const Collective& c, const CollectiveControl& control) = 0;
+  /// Makes run() look at its control again. Threads: any.
+  virtual void interrupt() = 0;
+  /// Tells the other ranks that nothing will run here any more. Must not throw.
+  virtual void give_up(const std::string& why) = 0;
+};
+
+/// "30 s", "0.25 s".
+std::string to_string(Seconds s);
+/// "rank 2", "ranks 2, 3".
+std::string rank_list(const std::vector<int>& ranks);
+/// "rank 2 gave up on all_reduce #12 ...: why", for the other ranks.
+std::string gave_up(int rank, const Collective& c, const std::string& why);
+/// The reason when one rank calls another collective than the rest; each side as describe() says it.
+std::string mismatch(int rank_a, const std::string& a, int rank_b, const std::string& b);
+/// The reason when `ranks` have not joined a collective in time.
+std::string not_started(const std::vector<int>& ranks, Seconds limit);
+
+/// The group of one rank, whose collectives `engine` runs. Its destructor waits for what was started.
+std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
+                                                std::unique_ptr<CollectiveEngine> engine);
+
+}  // namespace kiln
