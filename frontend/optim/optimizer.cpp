@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "frontend/dispatch.h"
@@ -91,6 +92,7 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
   std::vector<std::vector<Tensor>> rows;
   std::vector<std::vector<double>> own;  // distinct scalars of a step
   std::vector<int64_t> own_of;           // per row, which of them
+  std::map<int64_t, int64_t> own_at;     // per step count, which of them
   for (size_t i = 0; i < params_.size(); ++i) {
     if (!params_[i].grad().defined()) continue;
     active.push_back(i);
@@ -101,10 +103,14 @@ void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints,
           t.dtype() == params_[i].dtype() && t.sizes() == params_[i].sizes(), invalid,
           "{} ({}): parameter {} is {}, but was {} when the optimizer was made (make it after Module::to)",
           name, loc.str(), i, describe(*params_[i].impl()), t.type_str());
-    std::vector<double> mine = at_step((*steps_)[i] + 1);
-    const auto at = std::find(own.begin(), own.end(), mine);
-    own_of.push_back(at - own.begin());
-    if (at == own.end()) own.push_back(std::move(mine));
+    const auto [place, first] = own_at.try_emplace((*steps_)[i] + 1);
+    if (first) {
+      std::vector<double> mine = at_step(place->first);
+      const auto at = std::find(own.begin(), own.end(), mine);
+      place->second = at - own.begin();
+      if (at == own.end()) own.push_back(std::move(mine));
+    }
+    own_of.push_back(place->second);
   }
   if (rows.empty()) return;
   const size_t common = scalars.size(), each = own[0].size();
