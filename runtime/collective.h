@@ -35,11 +35,12 @@ class Work {
 };
 using WorkPtr = std::shared_ptr<Work>;
 
-/// Ranks 0..size-1 that call the same collectives in the same order; which they do not check
-/// (runtime/agreement.h does). Memory must stay valid until the work is done; the results are the same bits
-/// on all ranks. Collectives run in the order of the calls, on a thread of the group. Throws: invalid, for a
-/// bad root or a dtype that cannot be reduced (bool); comm, when the group has failed before. Units: counts
-/// are elements. Threads: one at a time.
+/// Ranks 0..size-1 that call the same collectives in the same order; where they do not, that is an error on
+/// all of them, which names both calls. Memory must stay valid until the work is done; the results are the
+/// same bits on all ranks, reduced in the order of the ranks. Collectives run in the order of the calls, on a
+/// thread of the group; its destructor waits for those that were started. Throws: invalid, for a bad root or
+/// a dtype that cannot be reduced (bool); comm, when the group has failed before. Units: counts are elements.
+/// Threads: one at a time.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -76,8 +77,9 @@ class ProcessGroup {
 /// A world of `size` threads of this process: element r is rank r's group, all sharing memory and one store.
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int size, Seconds timeout);
 
-/// Gloo over TCP. `prefix` keeps groups apart in the store; `interface` is a network interface ("eth0"), an
-/// address, or empty: loopback when all ranks are on this host, else that of the route to the store.
+/// Gloo over TCP. `prefix` keeps groups apart in the store, and is never used twice; `interface` is a network
+/// interface ("eth0"), an address, or empty: loopback when all ranks are on this host, else the address from
+/// which this host reaches the others.
 /// Throws: comm, naming the ranks that did not arrive within `timeout`; unsupported, without KILN_GLOO.
 std::shared_ptr<ProcessGroup> make_gloo_group(std::shared_ptr<Store> store, const std::string& prefix,
                                               int rank, int size, const std::string& interface,

@@ -27,6 +27,8 @@ FOREIGN = [
     (r"xxhash\.h", ("ir/base",), ()),
     (r"(blis|cblas)\.h", ("runtime", "benchmarks"), ()),
     (r"(cuda|cuda_runtime|nvrtc|cublasLt|nccl)\.h", ("runtime", "codegen"), ()),
+    (r"gloo/", ("runtime",), ()),
+    (r"(arpa|net|netinet)/", ("runtime",), ()),
     (r"zstd\.h", ("ir/base", "runtime", "codegen", "frontend"), ()),
     (r"fmt/", LOWER + ("cli", "examples", "benchmarks"), LOWER + ("cli", "examples", "benchmarks")),
 ]

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective begins with a greeting from each rank to each: what it was called with, and the operands
+// if they are small. So ranks that call different things find out before any memory is touched, every rank
+// knows who has not come, and small collectives take one message. The rest goes in segments: block r of a
+// reduction is reduced by rank r, in the order of the ranks, and sent to all as it gets done.
+#include "runtime/collective_mesh.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "runtime/reduce.h"
+
+namespace kiln {
+
+namespace {
+
+constexpr size_t kSmall = 8192;           // bytes to each rank that travel with the greeting
+constexpr int64_t kSegment = 256 * 1024;  // bytes
+constexpr int64_t kDepth = 2;             // segments on their way to one rank
+constexpr Seconds kReasonTime{1},
+    kAnswerTime{1};  // how long to wait for what others have to say of a failure
+
+enum Channel : uint64_t { kGreetings = 1, kOperands, kResults };
+
+struct Greeting {
+  uint64_t number;
+  int64_t count;
+  int32_t root;
+  uint8_t kind, dtype, op;
+  char text[233];  ///< describe(), cut
+};
+static_assert(sizeof(Greeting) == 256);
+constexpr size_t kLetter = sizeof(Greeting) + kSmall;
+
+Greeting greet(const Collective& c) {
+  Greeting g{c.number,
+             c.count,
+             c.root,
+             static_cast<uint8_t>(c.kind),
+             static_cast<uint8_t>(c.dtype),
+             static_cast<uint8_t>(c.op),
+             ""};
+  const std::string text = describe(c);
+  std::memcpy(g.text, text.data(), std::min(text.size(), sizeof g.text - 1));
+  return g;
+}
+
+bool fits(const Greeting& g, const Collective& c) {
+  Collective other = c;
+  other.number = g.number;
+  other.count = g.count;
+  other.root = g.root;
+  other.kind = static_cast<CollectiveKind>(g.kind);
+  other.dtype = static_cast<DType>(g.dtype);
+  other.op = static_cast<ReduceOp>(g.op);
+  return same_call(other, c);
+}
+
+std::byte* bytes_of(void* p) { return static_cast<std::byte*>(p); }
+const std::byte* bytes_of(const void* p) { return static_cast<const std::byte*>(p); }
+
+void copy_bytes(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+/// Bytes of one rank's block.
+struct Block {
+  int64_t begin = 0, bytes = 0;
+
+  int64_t segments() const { return (bytes + kSegment - 1) / kSegment; }
+  Block segment(int64_t k) const { return {begin + k * kSegment, std::min(kSegment, bytes - k * kSegment)}; }
+};
+
+/// As equal as whole elements allow.
+std::vector<Block> split(int64_t count, int64_t element, int size) {
+  std::vector<Block> blocks;
+  int64_t begin = 0;
+  for (int r = 0; r < size; ++r) {
+    const int64_t n = count / size + (r < count % size ? 1 : 0);
+    blocks.push_back({begin * element, n * element});
+    begin += n;
+  }
+  return blocks;
+}
+
+std::vector<Block> equal_blocks(int64_t bytes, int size) {
+  std::vector<Block> blocks;
+  for (int r = 0; r < size; ++r) blocks.push_back({r * bytes, bytes});
+  return blocks;
+}
+
+class MeshEngine final : public CollectiveEngine {
+ public:
+  MeshEngine(const char* backend, std::unique_ptr<Mesh> mesh, std::shared_ptr<Store> store,
+             std::string prefix)
+      : backend_(backend),
+        rank_(mesh->rank()),
+        size_(mesh->size()),
+        store_(std::move(store)),
+        prefix_(std::move(prefix)),
+        mesh_(std::move(mesh)) {
+    const size_t size = static_cast<size_t>(size_);
+    letters_in_.resize(2 * size * kLetter);
+    letters_out_.resize(size * kLetter);
+    mail_out_ = mesh_->buffer(letters_out_.data(), letters_out_.size(), kGreetings);
+    for (int p = 0; p < size_; ++p)
+      mail_in_.push_back(p == rank_ ? nullptr : mesh_->buffer(letter_from(p, 0), 2 * kLetter, kGreetings));
+    for (const int p : peers()) mail_in_[index(p)]->receive(p, 0, kLetter);
+    mesh_->watch([this, mesh = mesh_.get()](const Departure& d) { notice(d, *mesh); });
+  }
+  ~MeshEngine() override {
+    // What the messages of the mesh come from and go to ends before it, and so does its use of this.
+    mail_in_.clear();
+    mail_out_.reset();
+    mesh_.reset();
+  }
+
+  const char* backend() const override { return backend_; }
+  void interrupt() override { mesh_->interrupt(); }
+
+  void run(const Collective& c, const CollectiveControl& control) override {
+    control_ = &control;
+    arrived_.assign(static_cast<size_t>(size_), false);
+    try {
+      look();
+      const bool small = payload(c) <= static_cast<int64_t>(kSmall);
+      exchange_greetings(c, small ? payload(c) : 0);
+      if (small) finish_small(c);
+      else finish_large(c);
+    } catch (const MeshBroken& broken) {
+      throw Error(ErrorKind::comm, explain(c, broken));
+    }
+  }
+
+  void give_up(const std::string& why) override {
+    try {
+      store_->set_once(prefix_ + "failure", why);
+    } catch (const std::exception&) {  // the others see the connections break
+    }
+    mesh_->close();
+  }
+
+ private:
+  static size_t index(int rank) { return static_cast<size_t>(rank); }
+  int64_t element(const Collective& c) const { return static_cast<int64_t>(dtype_size(c.dtype)); }
+  int64_t payload(const Collective& c) const { return c.count * element(c); }
+  /// All other ranks, each rank beginning with another.
+  std::vector<int> peers() const {
+    std::vector<int> all;
+    for (int i = 1; i < size_; ++i) all.push_back((rank_ + i) % size_);
+    return all;
+  }
+  /// Where that letter lies: greetings number 2k and 2k + 1 have a place each.
+  std::byte* letter_from(int peer, uint64_t number) {
+    return letters_in_.data() + (2 * index(peer) + number % 2) * kLetter;
+  }
+  std::byte* payload_from(int peer, const Collective& c) {
+    return letter_from(peer, c.number) + sizeof(Greeting);
+  }
+
+  // ---- waiting ----
+
+  /// Throws when there is a reason to stop.
+  void look() {
+    if (const auto why = control_->aborted()) throw Error(ErrorKind::comm, "aborted: " + *why);
+    for (const Departure& d : mesh_->departures())
+      if (!d.in_peace) throw MeshBroken(d.rank, d.why);
+  }
+  void await_received(MeshBuffer& buffer, int peer) {
+    while (!buffer.await_received(peer, control_->deadline())) {
+      look();
+      if (departed_in_peace(peer)) {  // what he sent before is here already
+        if (buffer.await_received(peer, CollectiveControl::Clock::now())) return;
+      }
+    }
+  }
+  void await_sent(MeshBuffer& buffer, int peer) {
+    while (!buffer.await_sent(peer, control_->deadline())) look();
+  }
+  bool departed_in_peace(int peer) {
+    for (const Departure& d : mesh_->departures())
+      if (d.rank == peer) return d.in_peace;
+    return false;
+  }
+
+  // ---- greetings ----
+
+  void exchange_greetings(const Collective& c, int64_t payload) {
+    const Greeting greeting = greet(c);
+    if (c.kind == CollectiveKind::broadcast && c.root != rank_) payload = 0;
+    for (const int p : peers()) {
+      // Room for the next letter before this one is sent: its sender need not ask.
+      mail_in_[index(p)]->receive(p, (c.number + 1) % 2 * kLetter, kLetter);
+      std::byte* letter = letters_out_.data() + index(p) * kLetter;
+      std::memcpy(letter, &greeting, sizeof greeting);
+      const int64_t from = c.kind == CollectiveKind::reduce_scatter ? p * payload : 0;
+      copy_bytes(letter + sizeof greeting, bytes_of(c.in) + from, payload);
+      mail_out_->send(p, index(p) * kLetter, sizeof greeting + static_cast<size_t>(payload));
+    }
+    for (const int p : peers()) {
+      await_received(*mail_in_[index(p)], p);
+      arrived_[index(p)] = true;
+      Greeting other;
+      std::memcpy(&other, letter_from(p, c.number), sizeof other);
+      other.text[sizeof other.text - 1] = 0;
+      if (!fits(other, c)) throw Error(ErrorKind::comm, mismatch(p, other.text, rank_, describe(c)));
+    }
+    for (const int p : peers()) await_sent(*mail_out_, p);
+  }
+
+  void finish_small(const Collective& c) {
+    const int64_t bytes = payload(c);
+    switch (c.kind) {
+      case CollectiveKind::all_reduce:
+      case CollectiveKind::reduce_scatter: {
+        const int64_t own = c.kind == CollectiveKind::reduce_scatter ? rank_ * bytes : 0;
+        std::vector<const void*> parts(static_cast<size_t>(size_));
+        for (int r = 0; r < size_; ++r) parts[index(r)] = payload_from(r, c);
+        parts[index(rank_)] = bytes_of(c.in) + own;
+        reduce_parts(parts, c.out, c.count, c.dtype, c.op);
+        break;
+      }
+      case CollectiveKind::broadcast:
+        if (c.root != rank_) copy_bytes(c.out, payload_from(c.root, c), bytes);
+        break;
+      case CollectiveKind::all_gather:
+        copy_bytes(bytes_of(c.out) + rank_ * bytes, c.in, bytes);
+        for (const int p : peers()) copy_bytes(bytes_of(c.out) + p * bytes, payload_from(p, c), bytes);
+        break;
+      case CollectiveKind::barrier: break;
+    }
+  }
+
+  // ---- segments ----
+
+  /// Results: blocks of c.out that travel from their rank to others.
+  struct Results {
+    std::vector<Block> blocks;
+    std::vector<int> from, to;
+    std::vector<std::unique_ptr<MeshBuffer>> in;  ///< one for each of `from`
+    std::unique_ptr<MeshBuffer> out;
+  };
+
+  Results expect_results(const Collective& c, std::vector<Block> blocks, std::vector<int> from,
+                         std::vector<int> to) {
+    Results r{std::move(blocks), std::move(from), std::move(to), {}, nullptr};
+    const Block& last = r.blocks.back();
+    const size_t all = static_cast<size_t>(last.begin + last.bytes);
+    r.out = mesh_->buffer(c.out, all, kResults);
+    for (const int p : r.from) {
+      r.in.push_back(mesh_->buffer(c.out, all, kResults));
+      for (int64_t k = 0; k < r.blocks[index(p)].segments(); ++k) {
+        const Block s = r.blocks[index(p)].segment(k);
+        r.in.back()->receive(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
+      }
+    }
+    return r;
+  }
+  void send_result(Results& r, int64_t k) {
+    const Block s = r.blocks[index(rank_)].segment(k);
+    for (const int p : r.to) r.out->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
+  }
+  void await_results(Results& r) {
+    for (size_t i = 0; i < r.from.size(); ++i)
+      for (int64_t k = 0; k < r.blocks[index(r.from[i])].segments(); ++k) await_received(*r.in[i], r.from[i]);
+    for (const int p : r.to)
+      for (int64_t k = 0; k < r.blocks[index(rank_)].segments(); ++k) await_sent(*r.out, p);
+  }
+
+  /// Sends everybody his block of c.in, receives this rank's from all, and calls done(k) as soon as segment k
+  /// of the reduction is in `out`.
+  void reduce_blocks(const Collective& c, const std::vector<Block>& blocks, std::byte* out,
+                     const std::function<void(int64_t)>& done) {
+    const Block& mine = blocks[index(rank_)];
+    const int64_t segments = mine.segments();
+    scratch_.resize(static_cast<size_t>(size_ * kDepth * kSegment));
+    std::vector<std::unique_ptr<MeshBuffer>> in(index(size_));
+    const auto place = [&](int p, int64_t k) { return (p * kDepth + k % kDepth) * kSegment; };
+    const auto receive = [&](int p, int64_t k) {
+      in[index(p)]->receive(p, static_cast<size_t>(place(p, k)), static_cast<size_t>(mine.segment(k).bytes));
+    };
+    for (const int p : peers()) {
+      in[index(p)] = mesh_->buffer(scratch_.data(), scratch_.size(), kOperands);
+      for (int64_t k = 0; k < std::min(kDepth, segments); ++k) receive(p, k);
+    }
+    const Block& last = blocks.back();
+    const auto to =
+        mesh_->buffer(const_cast<void*>(c.in), static_cast<size_t>(last.begin + last.bytes), kOperands);
+    for (const int p : peers())
+      for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) {
+        const Block s = blocks[index(p)].segment(k);
+        to->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
+      }
+    std::vector<const void*> parts(index(size_));
+    for (int64_t k = 0; k < segments; ++k) {
+      const Block s = mine.segment(k);
+      for (const int p : peers()) {
+        await_received(*in[index(p)], p);
+        parts[index(p)] = scratch_.data() + place(p, k);
+      }
+      parts[index(rank_)] = bytes_of(c.in) + s.begin;
+      reduce_parts(parts, out + k * kSegment, s.bytes / element(c), c.dtype, c.op);
+      if (k + kDepth < segments)
+        for (const int p : peers()) receive(p, k + kDepth);
+      done(k);
+    }
+    for (const int p : peers())
+      for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) await_sent(*to, p);
+  }
+
+  void finish_large(const Collective& c) {
+    const int64_t bytes = payload(c);
+    switch (c.kind) {
+      case CollectiveKind::all_reduce: {
+        Results results = expect_results(c, split(c.count, element(c), size_), peers(), peers());
+        const int64_t begin = results.blocks[index(rank_)].begin;
+        reduce_blocks(c, results.blocks, bytes_of(c.out) + begin,
+                      [&](int64_t k) { send_result(results, k); });
+        await_results(results);
+        break;
+      }
+      case CollectiveKind::reduce_scatter:
+        reduce_blocks(c, equal_blocks(bytes, size_), bytes_of(c.out), [](int64_t) {});
+        break;
+      case CollectiveKind::all_gather: {
+        copy_bytes(bytes_of(c.out) + rank_ * bytes, c.in, bytes);
+        Results results = expect_results(c, equal_blocks(bytes, size_), peers(), peers());
+        for (int64_t k = 0; k < results.blocks[index(rank_)].segments(); ++k) send_result(results, k);
+        await_results(results);
+        break;
+      }
+      case CollectiveKind::broadcast: broadcast(c); break;
+      case CollectiveKind::barrier: break;
+    }
+  }
+
+  /// The root sends each rank a block of its own, which that rank passes on; its own it sends to all.
+  void broadcast(const Collective& c) {
+    const std::vector<Block> blocks = split(c.count, element(c), size_);
+    const size_t all = static_cast<size_t>(payload(c));
+    std::vector<int> others = peers();
+    const auto parts = mesh_->buffer(c.out, all, kOperands);
+    if (rank_ == c.root) {
+      Results results = expect_results(c, blocks, {}, others);
+      for (const int p : others)
+        for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) {
+          const Block s = blocks[index(p)].segment(k);
+          parts->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
+        }
+      for (int64_t k = 0; k < blocks[index(rank_)].segments(); ++k) send_result(results, k);
+      for (const int p : others)
+        for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) await_sent(*parts, p);
+      await_results(results);
+      return;
+    }
+    std::vector<int> to;
+    for (const int p : others)
+      if (p != c.root) to.push_back(p);
+    const Block& mine = blocks[index(rank_)];
+    for (int64_t k = 0; k < mine.segments(); ++k) {
+      const Block s = mine.segment(k);
+      parts->receive(c.root, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
+    }
+    Results results = expect_results(c, blocks, others, to);
+    for (int64_t k = 0; k < mine.segments(); ++k) {
+      await_received(*parts, c.root);
+      send_result(results, k);
+    }
+    await_results(results);
+  }
+
+  // ---- what went wrong ----
+
+  std::string explain(const Collective& c, const MeshBroken& broken) {
+    if (const auto why = control_->aborted()) return "aborted: " + *why;
+    if (CollectiveControl::Clock::now() >= control_->deadline()) return explain_timeout(c, broken.peer);
+    Departure d{broken.peer, false, broken.what()};
+    for (const Departure& known : mesh_->departures())
+      if (known.rank == broken.peer) d = known;
+    if (d.in_peace) return fmt::format("rank {} left the group before it", d.rank);
+    const std::string told = reason_of_others(kReasonTime);
+    if (!told.empty()) return told;
+    return fmt::format("rank {} is gone: {} (its process ended, or the network did)", d.rank, d.why);
+  }
+
+  /// What a rank that gave up has left in the store, "" if nothing within `time`.
+  std::string reason_of_others(Seconds time) {
+    try {
+      return store_->wait(prefix_ + "failure", time, "").value_or("");
+    } catch (const std::exception&) {  // no store, or it knows that somebody is lost: then nobody told
+      return "";
+    }
+  }
+
+  std::string explain_timeout(const Collective& c, int peer) {
+    std::vector<int> missing;
+    for (const int p : peers())
+      if (!arrived_[index(p)] && !has_arrived(p)) missing.push_back(p);
+    std::sort(missing.begin(), missing.end());
+    const Seconds limit = control_->limit();
+    std::string why = !missing.empty() ? not_started(missing, limit)
+                                       : fmt::format("nothing came from rank {} within the timeout of {}",
+                                                     peer, to_string(limit));
+    // First what is known, so that nobody waits for the rest.
+    give_up(gave_up(rank_, c, why));
+    const std::vector<int> silent = silent_ranks();
+    if (!silent.empty())
+      why += fmt::format("; {} {} not answer: stopped, dead or cut off", rank_list(silent),
+                         silent.size() == 1 ? "does" : "do");
+    else why += "; all processes answer";
+    return why;
+  }
+
+  /// True if the greeting of `peer` is here, though nobody has waited for it.
+  bool has_arrived(int peer) {
+    try {
+      for (int tries = 0; tries < 2; ++tries)  // the first may be interrupted
+        if (mail_in_[index(peer)]->await_received(peer, CollectiveControl::Clock::now())) return true;
+    } catch (const MeshBroken&) {
+    }
+    return false;
+  }
+
+  /// Ranks whose process does not notice that the connections to this one broke.
+  std::vector<int> silent_ranks() {
+    const auto end = CollectiveControl::Clock::now() +
+                     std::chrono::duration_cast<CollectiveControl::Clock::duration>(kAnswerTime);
+    std::vector<int> silent;
+    for (int p = 0; p < size_; ++p) {
+      if (p == rank_) continue;
+      const Seconds left = end - CollectiveControl::Clock::now();
+      try {
+        const std::string key = prefix_ + "alive/" + std::to_string(p);
+        if (!store_->get(key) && !store_->wait(key, std::max(left, Seconds(0.01)), "")) silent.push_back(p);
+      } catch (const std::exception&) {
+        silent.push_back(p);
+      }
+    }
+    return silent;
+  }
+
+  /// On the mesh's thread: whoever gave up may want to know who is alive.
+  void notice(const Departure& d, Mesh& mesh) {
+    if (!d.in_peace) {
+      try {
+        store_->set(prefix_ + "alive/" + std::to_string(rank_), "1");
+      } catch (const std::exception&) {  // without a store nobody asks
+      }
+    }
+    mesh.interrupt();
+  }
+
+  const char* const backend_;
+  const int rank_, size_;
+  const std::shared_ptr<Store> store_;
+  const std::string prefix_;
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<std::byte> letters_in_, letters_out_, scratch_;
+  std::vector<std::unique_ptr<MeshBuffer>> mail_in_;  ///< by rank
+  std::unique_ptr<MeshBuffer> mail_out_;
+  std::vector<bool> arrived_;
+  const CollectiveControl* control_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<CollectiveEngine> make_mesh_engine(const char* backend, std::unique_ptr<Mesh> mesh,
+                                                   std::shared_ptr<Store> store, const std::string& prefix,
+                                                   const CollectiveControl& control) {
+  auto engine = std::make_unique<MeshEngine>(backend, std::move(mesh), std::move(store), prefix);
+  engine->run(Collective{}, control);
+  return engine;
+}
+
+}  // namespace kiln
