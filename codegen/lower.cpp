@@ -53,6 +53,9 @@ class Lowering {
       else add_kernel(fused_.kernels[s.kernel]);
     }
     find_overwrites();
+    for (detail::Collective& c : collectives_)
+      detail::place_operands(
+          c, [&] { return kernel_index("copy", true); }, cells_, works_);
     std::vector<int> clashes;
     std::vector<std::vector<int>> intervals =
         detail::schedule(works_, overwrites_, guards_, cell_count(), clashes);
@@ -64,6 +67,7 @@ class Lowering {
       KILN_ASSERT(clashes.empty(), "an input cannot be overwritten after all its readers");
     }
     place_buffers(intervals);
+    list_collectives();
     emit(intervals);
     for (int c : guards_) plan().guards.push_back(cells_[c].buffer);
     finish_plan();
@@ -188,11 +192,7 @@ class Lowering {
     const Node& n = g_.nodes[s.node];
     switch (def(n.op).kind) {
       case OpKind::contract: return add_contract(s, n);
-      case OpKind::effect:
-        throw Error(ErrorKind::unsupported,
-                    fmt::format("{}{}: no kernel does it", def(n.op).name,
-                                n.origin.loc.known() ? " (" + n.origin.loc.str() + ")" : ""),
-                    n.origin.loc);
+      case OpKind::effect: return add_effect(n);
       default: break;
     }
     detail::WholeKernel k = detail::lower_whole(g_, n, s.operands);
@@ -213,6 +213,13 @@ class Lowering {
     w.flops = numel(g_.type(n.out).shape);
     w.nodes = {s.node};
     works_.push_back(std::move(w));
+  }
+
+  void add_effect(const Node& n) {
+    KILN_CHECK(n.op == op("all_reduce"), unsupported, "{}{}: no kernel does it", def(n.op).name,
+               n.origin.loc.known() ? " (" + n.origin.loc.str() + ")" : "");
+    const auto index = static_cast<int>(collectives_.size());
+    collectives_.push_back(detail::add_all_reduce(g_, n, index, cells_, works_));
   }
 
   /// A kernel that writes `cell` row-major over `shape` from one loaded or constant instruction.
@@ -439,18 +446,7 @@ class Lowering {
                "update of input '{}': its memory is strided, and its old value is still read after the new "
                "one is made",
                cells_[o.old_cell].name);
-    constexpr int64_t kChunk = 1 << 16;
-    Work w;
-    w.kernel = kernel_index("copy", true);
-    w.cells = {o.cell, external};
-    w.reads = {o.cell};
-    w.writes = {external};
-    w.dims = {cells_[o.cell].bytes, Dim(kChunk)};
-    w.tasks = ceildiv(cells_[o.cell].bytes, Dim(kChunk));
-    w.scratch = Dim(0);
-    w.bytes = cells_[o.cell].bytes * Dim(2);
-    w.flops = Dim(0);
-    works_.push_back(std::move(w));
+    works_.push_back(detail::copy_work(kernel_index("copy", true), o.cell, external, cells_[o.cell].bytes));
     for (Overwrite& x : late_)
       if (x.cell == o.cell) x.cell = external;
   }
@@ -466,7 +462,8 @@ class Lowering {
     std::vector<int> first(cells_.size(), -1), last(cells_.size(), -1);
     for (size_t t = 0; t < intervals.size(); ++t)
       for (int w : intervals[t])
-        for (int c : works_[w].cells) {
+        for (int used : works_[w].cells) {
+          const int c = cells_[used].inside < 0 ? used : cells_[used].inside;
           if (first[c] < 0) first[c] = static_cast<int>(t);
           last[c] = static_cast<int>(t);
         }
@@ -480,6 +477,30 @@ class Lowering {
     std::vector<Dim> offsets;
     plan().arena_bytes = pool_.add(detail::place_arena(items, offsets));
     for (size_t i = 0; i < items.size(); ++i) plan().buffers[items[i].buffer].offset = pool_.add(offsets[i]);
+    for (Cell& c : cells_) {
+      if (c.inside < 0) continue;
+      PlanBuffer b = plan().buffers[cells_[c.inside].buffer];
+      b.offset = pool_.add(plan().dims[b.offset] + c.at);
+      b.bytes = pool_.add(c.bytes);
+      b.name = c.name;
+      c.buffer = add_buffer(std::move(b));
+    }
+  }
+
+  void list_collectives() {
+    for (const detail::Collective& c : collectives_) {
+      const Node& n = g_.nodes[works_[c.start].nodes[0]];
+      PlanCollective p{std::string(def(n.op).name),
+                       static_cast<int32_t>(std::get<int64_t>(n.attrs[0])),
+                       cells_[c.cell].buffer,
+                       pool_.add(numel(g_.type(n.out).shape)),
+                       {},
+                       works_[c.start].nodes[0]};
+      for (const Dim& at : c.at)
+        p.pieces.push_back(
+            pool_.add(floordiv(at, Dim(static_cast<int64_t>(dtype_size(cells_[c.cell].dtype))))));
+      plan().collectives.push_back(std::move(p));
+    }
   }
 
   /// Whether a work writes the memory of an input.
@@ -499,6 +520,7 @@ class Lowering {
       for (int i : interval) {
         const Work& w = works_[i];
         Launch l;
+        l.kind = w.kind;
         l.kernel = w.kernel;
         for (int c : w.cells) l.buffers.push_back(cells_[c].buffer);
         for (const Dim& d : w.dims) l.dims.push_back(pool_.add(d));
@@ -554,6 +576,7 @@ class Lowering {
   std::vector<Work> works_;
   std::vector<Overwrite> overwrites_, late_;
   std::vector<int> guards_;  // cells
+  std::vector<detail::Collective> collectives_;
   std::map<std::string, int> kernels_;
   std::set<std::string> sources_;
 };

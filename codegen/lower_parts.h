@@ -2,6 +2,7 @@
 // Inside of lowering: launches in the making, and the steps from them to a plan. Included by lower*.cpp only.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,7 +16,8 @@ namespace kiln::detail {
 
 /// A launch before it has a place. Reads and writes name cells: one per graph value, partial or output copy.
 struct Work {
-  int kernel = -1;         ///< in Plan::kernels
+  LaunchKind kind = LaunchKind::kernel;
+  int kernel = -1;         ///< in Plan::kernels; of a start or wait: in Plan::collectives
   std::vector<int> cells;  ///< per kernel parameter
   std::vector<int> reads, writes;
   std::vector<Dim> dims;
@@ -33,6 +35,8 @@ struct Cell {
   Dim bytes;
   int buffer = -1;  ///< in Plan::buffers
   std::string name;
+  int inside = -1;  ///< the cell of whose memory this one is a part, if any, ...
+  Dim at = 0;       ///< ... and where it begins there, in bytes
 };
 
 /// Sizes of a plan, each once.
@@ -56,7 +60,8 @@ struct Overwrite {
 std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::vector<int>& cells);
 
 /// Launch order as intervals between barriers: each work in the earliest interval its inputs allow, and those
-/// that overwrite an external after all that make a guard. Overwrites that no order can honour are returned
+/// that overwrite an external after all that make a guard. Collectives start in order, and are waited for, in
+/// the same order, when nothing is left to do without them. Overwrites that no order can honour are returned
 /// in `clashes` (indices) and left out.
 std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
                                        const std::vector<Overwrite>& overwrites,
@@ -109,6 +114,23 @@ TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_l
                            std::vector<int64_t>& order);
 /// How the matmul should walk a prologue's operand: like most of what it loads.
 bool walks_columns(const loop::Kernel& k);
+
+/// A collective in the making: its flat result and the operands in it.
+struct Collective {
+  int cell = -1;               ///< of the result
+  size_t start = 0, wait = 0;  ///< works
+  std::vector<int> operands;   ///< cells
+  std::vector<Dim> at;         ///< where each lies in the result, in bytes
+};
+/// Appends the works of an all_reduce, number `index` among the plan's collectives.
+Collective add_all_reduce(const Graph& g, const Node& n, int index, std::vector<Cell>& cells,
+                          std::vector<Work>& works);
+/// Once all works are known: an operand that nothing else reads is computed where it is sent from, the others
+/// are copied there by `copy`, the kernel of that name.
+void place_operands(Collective& c, const std::function<int()>& copy, std::vector<Cell>& cells,
+                    std::vector<Work>& works);
+/// A launch that copies `bytes` from one cell to another.
+Work copy_work(int copy, int from, int to, const Dim& bytes);
 
 /// Integer dot products as products and sums: the matmul template is for floats.
 Graph without_integer_dots(const Graph& g);

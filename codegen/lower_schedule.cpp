@@ -30,6 +30,33 @@ struct Order {
   }
 };
 
+/// Collectives start and end in order, so that all ranks agree on it.
+void order_collectives(const std::vector<Work>& works, Order& order) {
+  int start = -1, wait = -1;
+  for (size_t w = 0; w < works.size(); ++w) {
+    if (works[w].kind == LaunchKind::kernel) continue;
+    int& before = works[w].kind == LaunchKind::start ? start : wait;
+    if (before >= 0) order.add(before, static_cast<int>(w));
+    before = static_cast<int>(w);
+  }
+}
+
+/// The works that a wait comes before, waits included.
+std::vector<bool> behind_waits(const std::vector<Work>& works, const Order& order) {
+  std::vector<bool> behind(works.size(), false);
+  std::vector<int> stack;
+  for (size_t w = 0; w < works.size(); ++w)
+    if (works[w].kind == LaunchKind::wait) stack.push_back(static_cast<int>(w));
+  while (!stack.empty()) {
+    const int w = stack.back();
+    stack.pop_back();
+    if (behind[w]) continue;
+    behind[w] = true;
+    stack.insert(stack.end(), order.after[w].begin(), order.after[w].end());
+  }
+  return behind;
+}
+
 /// Whether the new value may take the old one's place: its writer comes after all readers of the old value
 /// and after the `guards`, the works that make one.
 bool honour(const std::vector<Work>& works, const Overwrite& o, const std::vector<int>& guards, int writer,
@@ -92,6 +119,7 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
   for (size_t w = 0; w < works.size(); ++w)
     for (int c : works[w].reads)
       if (writer[c] >= 0) order.add(writer[c], static_cast<int>(w));
+  order_collectives(works, order);
   std::vector<int> guards;
   for (int c : guard_cells)
     if (writer[c] >= 0) guards.push_back(writer[c]);
@@ -102,18 +130,28 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
   std::vector<int> waits(works.size(), 0);
   for (const auto& list : order.after)
     for (int t : list) ++waits[t];
+  const std::vector<bool> behind = behind_waits(works, order);
+  // In an interval the others come first: a wait holds up whoever comes to it.
+  const auto before = [&](int a, int b) {
+    const bool x = works[a].kind == LaunchKind::wait, y = works[b].kind == LaunchKind::wait;
+    return x == y ? a < b : y;
+  };
   std::vector<std::vector<int>> out;
-  std::vector<int> ready;
+  std::vector<int> ready, late;  // late: ready, but behind a wait
   for (size_t w = 0; w < works.size(); ++w)
-    if (waits[w] == 0) ready.push_back(static_cast<int>(w));
+    if (waits[w] == 0) (behind[w] ? late : ready).push_back(static_cast<int>(w));
   size_t placed = 0;
-  while (!ready.empty()) {
+  while (!ready.empty() || !late.empty()) {
+    if (ready.empty()) {
+      std::swap(ready, late);
+      std::sort(ready.begin(), ready.end(), before);
+    }
     std::vector<int> next;
     for (int w : ready)
       for (int t : order.after[w])
-        if (--waits[t] == 0) next.push_back(t);
+        if (--waits[t] == 0) (behind[t] && !behind[w] ? late : next).push_back(t);
     placed += ready.size();
-    std::sort(next.begin(), next.end());
+    std::sort(next.begin(), next.end(), before);
     out.push_back(std::move(ready));
     ready = std::move(next);
   }

@@ -455,6 +455,10 @@ class Partitioner {
     p_.values[v].owner = s;
     for (int u : users(v)) add_edge(s, u);
     for (int u : hard_[v]) add_edge(s, u);
+    if (def(n.op).kind == OpKind::effect) {  // the world sees them in program order
+      if (next_effect_ >= 0) add_edge(s, next_effect_);
+      next_effect_ = s;
+    }
     Opaque x{index, s, {}};
     for (Value in : n.in) {
       Operand operand{in, memory_layout(g_, o_, in.id)};
@@ -554,6 +558,7 @@ class Partitioner {
   std::vector<bool> wanted_;            // per value: is an output
   std::vector<std::set<int>> users_;    // per value: groups that read it
   std::vector<int> parent_;
+  int next_effect_ = -1;  // the step of the effect visited before, which comes after
 };
 
 }  // namespace

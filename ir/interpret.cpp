@@ -33,6 +33,7 @@ void plain_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
 void default_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
   (c.dtype == DType::f64 ? plain_matmul<double> : plain_matmul<float>)(a, b, c);
 }
+void default_all_reduce(int64_t, const TensorRef&) {}
 void default_parallel_for(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& f) { f(0, n); }
 
 /// The largest size_t when there are more: nobody can allocate that.
@@ -125,7 +126,7 @@ bool guards_hold(const Graph& g, std::span<const HostTensor> outputs) {
 }
 
 HostFunctions& host_functions() {
-  static HostFunctions functions{default_matmul, default_parallel_for};
+  static HostFunctions functions{default_matmul, default_parallel_for, default_all_reduce};
   return functions;
 }
 

@@ -15,7 +15,7 @@ namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "KPLN";
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 constexpr size_t kHeaderBytes = 4 + 1 + 16;
 constexpr int kMaxDimNesting = 64;  // parse_dim recurses once per parenthesis
 
@@ -132,6 +132,7 @@ void write_hash(std::string& out, const Hash128& h) {
 }
 
 void write_launch(Writer& w, const Launch& l) {
+  w.u(static_cast<uint64_t>(l.kind));
   w.i(l.kernel);
   w.ints(l.buffers);
   w.ints(l.dims);
@@ -143,6 +144,7 @@ void write_launch(Writer& w, const Launch& l) {
 
 Launch read_launch(Reader& r) {
   Launch l;
+  l.kind = static_cast<LaunchKind>(r.choice(3));
   l.kernel = r.i32();
   l.buffers = r.ints();
   l.dims = r.ints();
@@ -151,6 +153,26 @@ Launch read_launch(Reader& r) {
   l.barrier_before = r.flag();
   l.profile = r.i32();
   return l;
+}
+
+void write_collective(Writer& w, const PlanCollective& c) {
+  w.text(c.kind);
+  w.i(c.group);
+  w.i(c.buffer);
+  w.i(c.count);
+  w.ints(c.pieces);
+  w.i(c.source);
+}
+
+PlanCollective read_collective(Reader& r) {
+  PlanCollective c;
+  c.kind = r.text();
+  c.group = r.i32();
+  c.buffer = r.i32();
+  c.count = r.i32();
+  c.pieces = r.ints();
+  c.source = r.i32();
+  return c;
 }
 
 template <typename T, typename F>
@@ -183,6 +205,7 @@ std::string serialize(const Plan& plan) {
     w.u(k.builtin);
     w.text(k.symbol);
   });
+  write_all(w, plan.collectives, [&](const PlanCollective& c) { write_collective(w, c); });
   write_all(w, plan.launches, [&](const Launch& l) { write_launch(w, l); });
   write_all(w, plan.profile, [&](const ProfileRow& p) {
     w.text(p.name);
@@ -235,6 +258,7 @@ Plan deserialize_plan(std::string_view bytes) {
     k.symbol = r.text();
     return k;
   });
+  read_all(r, plan.collectives, [&] { return read_collective(r); });
   read_all(r, plan.launches, [&] { return read_launch(r); });
   read_all(r, plan.profile, [&] {
     ProfileRow p;
@@ -272,6 +296,7 @@ struct FaultFinder {
   }
   void buffer(const PlanBuffer& b, size_t at);
   void launch(const Launch& l, size_t at);
+  void collective(const PlanCollective& c, size_t at);
   void symbols();
 };
 
@@ -286,13 +311,24 @@ void FaultFinder::buffer(const PlanBuffer& b, size_t at) {
 }
 
 void FaultFinder::launch(const Launch& l, size_t at) {
-  index(l.kernel, static_cast<int64_t>(plan.kernels.size()), false, "kernel of launch", at);
+  const bool kernel = l.kind == LaunchKind::kernel;
+  index(l.kernel, static_cast<int64_t>(kernel ? plan.kernels.size() : plan.collectives.size()), false,
+        kernel ? "kernel of launch" : "collective of launch", at);
   for (const int32_t b : l.buffers)
     index(b, static_cast<int64_t>(plan.buffers.size()), false, "a buffer of launch", at);
   for (const DimIndex d : l.dims) dim(d, false, "a dim of launch", at);
   dim(l.tasks, true, "tasks of launch", at);
   dim(l.scratch_bytes, true, "scratch of launch", at);
   index(l.profile, static_cast<int64_t>(plan.profile.size()), true, "profile row of launch", at);
+}
+
+void FaultFinder::collective(const PlanCollective& c, size_t at) {
+  index(c.buffer, static_cast<int64_t>(plan.buffers.size()), false, "buffer of collective", at);
+  dim(c.count, false, "count of collective", at);
+  for (const DimIndex d : c.pieces) dim(d, false, "a piece of collective", at);
+  if (c.group < 0 && fault.empty()) fault = fmt::format("collective {} has no group; got {}", at, c.group);
+  if (c.kind != "all_reduce" && fault.empty())
+    fault = fmt::format("collective {} is of no kind that is known; got {}", at, c.kind);
 }
 
 void FaultFinder::symbols() {
@@ -319,6 +355,7 @@ std::string plan_fault(const Plan& plan) {
           0);
   for (size_t i = 0; i < plan.buffers.size(); ++i) f.buffer(plan.buffers[i], i);
   for (size_t i = 0; i < plan.launches.size(); ++i) f.launch(plan.launches[i], i);
+  for (size_t i = 0; i < plan.collectives.size(); ++i) f.collective(plan.collectives[i], i);
   for (size_t i = 0; i < plan.profile.size(); ++i) {
     f.dim(plan.profile[i].bytes, true, "bytes of profile row", i);
     f.dim(plan.profile[i].flops, true, "flops of profile row", i);
@@ -344,7 +381,22 @@ std::string buffer_text(const Plan& plan, const PlanBuffer& b) {
   return out;
 }
 
+/// "launch start all_reduce#0(b4) group=0 count=128 pieces=[0, 64]".
+std::string collective_text(const Plan& plan, const Launch& l) {
+  std::string out = l.barrier_before ? "launch " : "       ";
+  out += l.kind == LaunchKind::start ? "start " : "wait ";
+  if (l.kernel < 0 || static_cast<size_t>(l.kernel) >= plan.collectives.size())
+    return out + fmt::format("?{}", l.kernel);
+  const PlanCollective& c = plan.collectives[static_cast<size_t>(l.kernel)];
+  out += fmt::format("{}#{}(b{})", c.kind, l.kernel, c.buffer);
+  if (l.kind == LaunchKind::wait) return out;
+  out += fmt::format(" group={} count={} pieces=[", c.group, dim_text(plan, c.count));
+  for (size_t i = 0; i < c.pieces.size(); ++i) out += (i ? ", " : "") + dim_text(plan, c.pieces[i]);
+  return out + "]";
+}
+
 std::string launch_text(const Plan& plan, const Launch& l) {
+  if (l.kind != LaunchKind::kernel) return collective_text(plan, l);
   const PlanKernel* k = l.kernel >= 0 && static_cast<size_t>(l.kernel) < plan.kernels.size()
                             ? &plan.kernels[l.kernel]
                             : nullptr;

@@ -43,15 +43,33 @@ struct PlanKernel {
   std::string symbol;
 };
 
-/// One kernel launch. Launches run in order; those between two barriers are independent of each other.
+/// A collective of the plan: in place on one buffer, between its start and its wait.
+struct PlanCollective {
+  std::string kind;              ///< "all_reduce": the sum
+  int32_t group = -1;            ///< place in the list of groups that a call is given
+  int32_t buffer = -1;           ///< plan buffer
+  DimIndex count = -1;           ///< elements
+  std::vector<DimIndex> pieces;  ///< first element of each tensor in it
+  int32_t source = -1;           ///< node id, looked up in the trace's own side table of lines
+};
+
+/// What a launch does.
+enum class LaunchKind : uint8_t {
+  kernel,  ///< runs a kernel
+  start,   ///< starts a collective, and does not wait for it
+  wait,    ///< returns when a collective that was started is done
+};
+
+/// One launch. Launches run in order; those between two barriers are independent of each other.
 struct Launch {
-  int32_t kernel = -1;
+  int32_t kernel = -1;           ///< in Plan::kernels; of a start or wait: in Plan::collectives
   std::vector<int32_t> buffers;  ///< plan buffers, in the kernel's parameter order
   std::vector<DimIndex> dims;    ///< in the order the kernel reads them
   DimIndex tasks = -1;           ///< independent tasks; fixed by the shape, never by the thread count
   DimIndex scratch_bytes = -1;   ///< per thread
   bool barrier_before = true;    ///< all earlier launches must have finished
   int32_t profile = -1;          ///< row of Plan::profile
+  LaunchKind kind = LaunchKind::kernel;
 };
 
 /// What a profile table and `explain` print for a launch.
@@ -69,6 +87,7 @@ struct Plan {
   std::vector<Dim> dims;
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;
+  std::vector<PlanCollective> collectives;  ///< in the order of their starts
   std::vector<Launch> launches;
   std::vector<ProfileRow> profile;
   std::string constants;  ///< bytes of all constant buffers

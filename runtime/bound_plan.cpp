@@ -57,7 +57,7 @@ void place_launches(const Plan& plan, BoundPlan& bound) {
     for (size_t i = from; i < to; ++i) {
       BoundLaunch& l = bound.launches[i];
       const bool alone = l.tasks == 1 && to - from == 1;
-      l.solo = l.tasks == 0 || l.ns < WorkModel::kSoloNs || alone;
+      l.solo = l.kind != LaunchKind::kernel || l.tasks == 0 || l.ns < WorkModel::kSoloNs || alone;
       if (!l.solo) l.turn = turn++;
     }
   }
@@ -100,7 +100,7 @@ std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int
   place_buffers(plan, *bound);
   int64_t first_arg = 0;
   for (const Launch& l : plan.launches) {
-    BoundLaunch b{l.kernel, static_cast<int32_t>(bound->launch_dims.size()), first_arg};
+    BoundLaunch b{l.kind, l.kernel, static_cast<int32_t>(bound->launch_dims.size()), first_arg};
     first_arg += static_cast<int64_t>(l.buffers.size());
     for (const DimIndex d : l.dims) bound->launch_dims.push_back(bound->dims[d]);
     b.tasks = l.tasks >= 0 ? bound->dims[l.tasks] : 1;

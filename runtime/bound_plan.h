@@ -17,7 +17,8 @@ namespace kiln {
 /// A launch with its numbers. `solo` launches are share 0 alone; the others are split, starting at share
 /// `turn`, so that independent launches of few tasks run side by side.
 struct BoundLaunch {
-  int32_t kernel = 0;
+  LaunchKind kind = LaunchKind::kernel;
+  int32_t kernel = 0;     ///< or collective
   int32_t first_dim = 0;  ///< in BoundPlan::launch_dims
   int64_t first_arg = 0;  ///< in the flat list of all launches' buffers
   int64_t tasks = 0;

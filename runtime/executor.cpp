@@ -12,6 +12,7 @@
 #include "runtime/arena.h"
 #include "runtime/blas.h"
 #include "runtime/bound_plan.h"
+#include "runtime/collective.h"
 #include "runtime/profiler.h"
 #include "runtime/thread_pool.h"
 
@@ -42,6 +43,43 @@ class PointerTable {
   std::vector<void*> many_;
 };
 
+/// The collectives of one call. The arena they work in outlives them.
+class Collectives {
+ public:
+  Collectives(const Plan& plan, const BoundPlan& bound, const Invocation& call, void* const* buffers)
+      : plan_(plan), bound_(bound), call_(call), buffers_(buffers), works_(plan.collectives.size()) {}
+  ~Collectives() {
+    for (const WorkPtr& w : works_) {
+      if (!w) continue;
+      try {
+        w->wait();
+      } catch (const Error&) {  // of a call that has failed already
+      }
+    }
+  }
+  Collectives(const Collectives&) = delete;
+  Collectives& operator=(const Collectives&) = delete;
+
+  void start(int32_t i) {
+    const PlanCollective& c = plan_.collectives[static_cast<size_t>(i)];
+    const size_t at = static_cast<size_t>(i);
+    works_[at] = call_.groups[static_cast<size_t>(c.group)]->all_reduce(
+        buffers_[c.buffer], bound_.dims[c.count], plan_.buffers[static_cast<size_t>(c.buffer)].dtype,
+        ReduceOp::sum, at < call_.sites.size() ? call_.sites[at] : CollectiveSite{});
+  }
+  void wait(int32_t i) {
+    const WorkPtr w = std::move(works_[static_cast<size_t>(i)]);
+    w->wait();
+  }
+
+ private:
+  const Plan& plan_;
+  const BoundPlan& bound_;
+  const Invocation& call_;
+  void* const* buffers_;
+  std::vector<WorkPtr> works_;
+};
+
 }  // namespace
 
 /// What the members of a team read while a call runs.
@@ -53,6 +91,7 @@ struct Executable::Frame {
   int64_t scratch_stride;
   std::span<const int32_t> guards;
   void* const* buffers;
+  Collectives* collectives;
 
   /// Shares of one phase get the same answer: guards were written in phases before it, by nobody later.
   bool guards_hold() const {
@@ -64,6 +103,8 @@ struct Executable::Frame {
     const int64_t begin = l.solo ? 0 : l.tasks * part / size;
     const int64_t end = l.solo ? l.tasks : l.tasks * (part + 1) / size;
     if (begin >= end || (l.solo && share != 0)) return;
+    if (l.kind == LaunchKind::start) return collectives->start(l.kernel);
+    if (l.kind == LaunchKind::wait) return collectives->wait(l.kernel);
     kernels[l.kernel](args + l.first_arg, bound->launch_dims.data() + l.first_dim, begin, end,
                       scratch + scratch_stride * share);
   }
@@ -124,6 +165,10 @@ void Executable::check(const Invocation& call) const {
   count(call.externals.size(), plan_.external_count, "externals");
   count(call.outputs.size(), plan_.output_count, "outputs");
   count(call.scalars.size(), plan_.scalar_count, "scalars");
+  for (const PlanCollective& c : plan_.collectives)
+    KILN_CHECK(static_cast<size_t>(c.group) < call.groups.size() && call.groups[static_cast<size_t>(c.group)],
+               invalid, "executor: the {} of the plan is on group {}; got {} groups", c.kind, c.group,
+               call.groups.size());
 }
 
 void Executable::point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const {
@@ -205,8 +250,9 @@ void Executable::run(const Invocation& call) const {
   point(bound, call, arena.data(), buffers);
   for (size_t i = 0; i < args_.size(); ++i) args[i] = buffers[args_[i]];
 
-  const Frame frame{&bound, kernels_.data(), args,   stride ? arena.data() + scratch_at : nullptr,
-                    stride, plan_.guards,    buffers};
+  Collectives collectives(plan_, bound, call, buffers);
+  const Frame frame{&bound, kernels_.data(), args,    stride ? arena.data() + scratch_at : nullptr,
+                    stride, plan_.guards,    buffers, &collectives};
   if (call.profiler) walk_profiled(frame, team, *call.profiler);
   else team.run(bound.phase_count(), [&](int i, int share) { frame.phase(i, share, team.size()); });
   arena.check_guard();

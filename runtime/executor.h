@@ -18,9 +18,11 @@
 
 namespace kiln {
 
+class ProcessGroup;
 class Profiler;
 class Team;
 struct BoundPlan;
+struct CollectiveSite;
 
 /// One call of a plan. The spans are read during run() only.
 struct Invocation {
@@ -31,6 +33,8 @@ struct Invocation {
   int threads = 0;                    ///< exactly so many, if the pool is free; 0: by the amount of work,
   int max_threads = 0;                ///< up to so many; 0: up to default_threads()
   Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
+  std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
+  std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
 };
 
 /// A plan with its kernels. Threads: any number of calls at once.
@@ -48,8 +52,9 @@ class Executable {
 
   /// Runs the whole plan, or, where a guard does not hold, the launches before the guarded ones: then no
   /// external has been written. With KILN_POISON=1 (read when the executable is made) the arena, the scratch
-  /// and the outputs are filled with NaN first. Throws: invalid, on missing externals, outputs, scalars or
-  /// symbols; device, out of memory; internal, when a kernel wrote behind the arena.
+  /// and the outputs are filled with NaN first. Throws: invalid, on missing externals, outputs, scalars,
+  /// symbols or groups; device, out of memory; internal, when a kernel wrote behind the arena; comm, when a
+  /// collective failed: externals may then have been written in part.
   void run(const Invocation& call) const;
 
   const Plan& plan() const { return plan_; }

@@ -95,7 +95,8 @@ class PlacedInput {
 /// `layouts`: as of compile_program.
 inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
                                        const std::vector<HostTensor>& inputs, int threads,
-                                       const std::vector<ExternalLayout>& layouts = {}) {
+                                       const std::vector<ExternalLayout>& layouts = {},
+                                       std::span<ProcessGroup* const> groups = {}) {
   std::deque<PlacedInput> own;
   std::vector<HostTensor> out(g.outputs.size());
   std::vector<void*> externals, outputs;
@@ -117,8 +118,12 @@ inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
     out[k] = make_host_tensor(g.type(o.value).dtype, values(g.type(o.value).shape));
     outputs.push_back(out[k].ref.data);
   }
-  exe.run(
-      {.externals = externals, .outputs = outputs, .scalars = scalars, .symbols = {}, .threads = threads});
+  exe.run({.externals = externals,
+           .outputs = outputs,
+           .scalars = scalars,
+           .symbols = {},
+           .threads = threads,
+           .groups = groups});
   for (size_t k = 0; k < out.size(); ++k)
     if (g.outputs[k].alias_input >= 0) out[k] = own[static_cast<size_t>(g.outputs[k].alias_input)].now();
   for (size_t i = 0; i < own.size(); ++i)

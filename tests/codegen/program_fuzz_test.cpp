@@ -12,11 +12,20 @@
 #include "tests/ir/random_graph.h"
 #include "tests/ir/reduce_graph.h"
 #include "tests/ir/testing.h"
+#include "tests/runtime/doubling_group.h"
 
 namespace kiln {
 namespace {
 
 using testing::GraphCase;
+
+/// Runs with a second rank that sends the same.
+std::vector<HostTensor> execute(const Graph& g, const Executable& exe, const std::vector<HostTensor>& inputs,
+                                int threads, const std::vector<ExternalLayout>& layouts) {
+  testing::DoublingGroup group;
+  ProcessGroup* const groups[] = {&group};
+  return testing::execute(g, exe, inputs, threads, layouts, groups);
+}
 
 /// Same bits in every element.
 bool equal_bits(const HostTensor& a, const HostTensor& b) {
@@ -107,7 +116,7 @@ bool wrong_alone(const GraphCase& c, const Variant& v, bool fuse) {
     const Graph g = v.optimised ? optimize(c.graph) : c.graph;
     const Layouts layouts = v.layouts.empty() ? Layouts{} : layouts_for(g, v.seed);
     const CompiledProgram p = compile_program(g, layouts, host_target(), {.fuse = fuse}, nullptr, 2);
-    return !fault(c, testing::execute(g, *testing::load(p).exe, c.inputs, 1, layouts)).empty();
+    return !fault(c, execute(g, *testing::load(p).exe, c.inputs, 1, layouts)).empty();
   } catch (const Error&) {
     return true;
   }
@@ -119,9 +128,9 @@ void check(const Variant& v, const Graph& drawn, const Executable& exe, bool fus
       fmt::format("seed {}{}{}{}", v.seed, v.optimised ? ", optimised" : "",
                   v.layouts.empty() ? "" : ", strided inputs", fuse ? "" : ", one kernel per node");
   SCOPED_TRACE(name);
-  const std::vector<HostTensor> one = testing::execute(v.graph, exe, c.inputs, 1, v.layouts);
+  const std::vector<HostTensor> one = execute(v.graph, exe, c.inputs, 1, v.layouts);
   for (int threads : {2, 3}) {
-    const std::vector<HostTensor> more = testing::execute(v.graph, exe, c.inputs, threads, v.layouts);
+    const std::vector<HostTensor> more = execute(v.graph, exe, c.inputs, threads, v.layouts);
     for (size_t k = 0; k < one.size(); ++k)
       EXPECT_TRUE(equal_bits(one[k], more[k])) << name << ", " << threads << " threads, output " << k << "\n"
                                                << print(v.graph);
@@ -156,6 +165,7 @@ void run_batch(uint64_t first, size_t count, bool fuse) {
 
 TEST(Fuzz, CompiledEqualsInterpreted) {
   set_option("KILN_POISON", "1");
+  host_functions().all_reduce = testing::double_in_place;
   const auto first = static_cast<uint64_t>(option_int("KILN_FUZZ_SEED"));
   const int64_t graphs = option_int("KILN_FUZZ_GRAPHS");
   constexpr int64_t kBatch = 100;

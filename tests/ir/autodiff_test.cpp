@@ -109,6 +109,15 @@ std::vector<Case> cases() {
       {"pad", {{0}}, with(op("pad"), {Shape{1}, Shape{1}, Ints{2}, 3.0})},
       {"flip", {{2, 3}}, with(op("flip"), {Ints{1}})},
       {"cat", {{2, 3}, {2, 1}, {2, 0}}, with(op("cat"), {int64_t{1}})},
+      {"all_reduce",
+       {{2, 3}, {5}},  // at 0 and 8 of the flat result; the rest is padding
+       [](GraphBuilder& b, const std::vector<Value>& x) {
+         const Value flat = b.emit(op("all_reduce"), x, {int64_t{0}});
+         const auto piece = [&](int64_t from, int64_t to) {
+           return b.emit(op("slice"), {flat}, {Shape{Dim(from)}, Shape{Dim(to)}, Ints{1}});
+         };
+         return b.emit(op("cat"), {piece(0, 6), piece(8, 13)}, {int64_t{0}});
+       }},
   };
   for (Case& p : place_cases()) c.push_back(std::move(p));
   for (const OpDef* d : all_ops()) {

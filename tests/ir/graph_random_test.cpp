@@ -120,7 +120,7 @@ class Counter {
   std::vector<std::vector<const Node*>> users_;
 };
 
-constexpr uint64_t kGraphs = 1000;
+constexpr uint64_t kGraphs = 1500;
 
 Counts counted(bool optimised) {
   Counts counts;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ir/random_graph.h"
 
+#include "ir/bucket_layout.h"
 #include "tests/ir/random_values.h"
 
 namespace kiln::testing {
@@ -48,7 +49,7 @@ class Generator : RandomPatterns {
       case OpKind::gather:
       case OpKind::scatter: v = indexed(o); break;
       case OpKind::contract: v = contract(); break;
-      case OpKind::effect: break;
+      case OpKind::effect: v = effect(o); break;
     }
     if (!v.valid()) return false;
     keep(v);
@@ -210,6 +211,23 @@ class Generator : RandomPatterns {
     const Op reads = along ? op("take_along") : op("take");
     const std::vector<Type> types = {t, type(idx)};
     return b_.emit(o, {x, idx, adapt(any(), infer_type(reads, types, {dim}))}, {dim});
+  }
+
+  /// One of the summed pieces: what lies between them is unspecified.
+  Value effect(Op o) {
+    const DType t = rng_.chance(50) ? DType::f32 : DType::f64;
+    std::vector<Value> pieces;
+    std::vector<Type> types;
+    for (int64_t i = 0, n = 1 + rng_.below(3); i < n; ++i) {
+      pieces.push_back(cast(clamp(any(), -2, 2), t));
+      types.push_back(type(pieces.back()));
+    }
+    const Value sums = b_.emit(o, pieces, {int64_t{0}});
+    const auto i = static_cast<size_t>(rng_.below(static_cast<int64_t>(pieces.size())));
+    const Dim from = bucket_layout(types).offsets[i];
+    const Value piece =
+        b_.emit(op("slice"), {sums}, {Shape{from}, Shape{from + numel(types[i].shape)}, Ints{1}});
+    return b_.reshape(piece, types[i].shape);
   }
 
   Value contract() {
