@@ -15,6 +15,7 @@ const char* to_string(CollectiveKind kind) {
     case CollectiveKind::all_gather: return "all_gather";
     case CollectiveKind::reduce_scatter: return "reduce_scatter";
     case CollectiveKind::barrier: return "barrier";
+    case CollectiveKind::job: return "job";
   }
   return "collective";
 }
@@ -30,8 +31,9 @@ const char* to_string(ReduceOp op) {
 }
 
 std::string describe(const Collective& c) {
-  std::string text = fmt::format("{} #{}", to_string(c.kind), c.number);
-  if (c.kind != CollectiveKind::barrier) text += fmt::format(" of {}[{}]", dtype_name(c.dtype), c.count);
+  std::string text = to_string(c.kind);
+  if (c.kind != CollectiveKind::job) text += fmt::format(" #{}", c.number);
+  if (c.kind < CollectiveKind::barrier) text += fmt::format(" of {}[{}]", dtype_name(c.dtype), c.count);
   if (reduces(c.kind) && c.op != ReduceOp::sum) text += fmt::format(" by {}", to_string(c.op));
   if (c.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", c.root);
   const std::string place = c.site.loc.str();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,12 @@ class ProcessGroup {
   virtual WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
                                  const CollectiveSite& site) = 0;
   virtual WorkPtr barrier(const CollectiveSite& site) = 0;
+  /// Runs `job` on the group's thread, in its turn among the collectives. If it throws, the group has failed,
+  /// and with what it threw.
+  virtual WorkPtr run(std::function<void()> job, const CollectiveSite& site) = 0;
+
+  /// The control channel of the same ranks.
+  virtual std::shared_ptr<Store> store() const = 0;
 
   /// How long a collective may take from its start, or from the end of the one before it.
   virtual void set_timeout(Seconds timeout) = 0;

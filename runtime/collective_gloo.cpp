@@ -396,7 +396,7 @@ std::shared_ptr<ProcessGroup> make_gloo_group(std::shared_ptr<Store> store, cons
   auto engine = std::async(std::launch::async, [&] {
                   return make_gloo_engine(store, prefix + "/", rank, size, interface, timeout);
                 }).get();
-  return make_queued_group(rank, size, timeout, std::move(engine));
+  return make_queued_group(rank, size, timeout, std::move(store), std::move(engine));
 }
 
 }  // namespace kiln

@@ -159,7 +159,8 @@ class LocalEngine final : public CollectiveEngine {
         reduce_parts(parts, c.out, c.count, c.dtype, c.op);
         break;
       }
-      case CollectiveKind::barrier: break;
+      case CollectiveKind::barrier:
+      case CollectiveKind::job: break;
     }
   }
 
@@ -183,9 +184,11 @@ class LocalEngine final : public CollectiveEngine {
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int size, Seconds timeout) {
   KILN_CHECK(size >= 1, invalid, "make_local_groups: a world has at least one rank; got {}", size);
   const auto world = std::make_shared<LocalWorld>(size);
+  const std::shared_ptr<Store> store = make_local_store();
   std::vector<std::shared_ptr<ProcessGroup>> groups;
   for (int rank = 0; rank < size; ++rank)
-    groups.push_back(make_queued_group(rank, size, timeout, std::make_unique<LocalEngine>(world, rank)));
+    groups.push_back(
+        make_queued_group(rank, size, timeout, store, std::make_unique<LocalEngine>(world, rank)));
   return groups;
 }
 

@@ -229,7 +229,8 @@ class MeshEngine final : public CollectiveEngine {
         copy_bytes(bytes_of(c.out) + rank_ * bytes, c.in, bytes);
         for (const int p : peers()) copy_bytes(bytes_of(c.out) + p * bytes, payload_from(p, c), bytes);
         break;
-      case CollectiveKind::barrier: break;
+      case CollectiveKind::barrier:
+      case CollectiveKind::job: break;
     }
   }
 
@@ -332,7 +333,8 @@ class MeshEngine final : public CollectiveEngine {
         break;
       }
       case CollectiveKind::broadcast: broadcast(c); break;
-      case CollectiveKind::barrier: break;
+      case CollectiveKind::barrier:
+      case CollectiveKind::job: break;
     }
   }
 

@@ -52,8 +52,13 @@ class QueuedWork final : public Work {
 
 class QueuedGroup final : public ProcessGroup {
  public:
-  QueuedGroup(int rank, int size, Seconds timeout, std::unique_ptr<CollectiveEngine> engine)
-      : rank_(rank), size_(size), control_(checked(timeout, "ProcessGroup")), engine_(std::move(engine)) {
+  QueuedGroup(int rank, int size, Seconds timeout, std::shared_ptr<Store> store,
+              std::unique_ptr<CollectiveEngine> engine)
+      : rank_(rank),
+        size_(size),
+        control_(checked(timeout, "ProcessGroup")),
+        store_(std::move(store)),
+        engine_(std::move(engine)) {
     const SignalsBlocked blocked;
     worker_ = std::thread([this] { work(); });
   }
@@ -90,6 +95,12 @@ class QueuedGroup final : public ProcessGroup {
     return start({CollectiveKind::barrier, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site});
   }
 
+  WorkPtr run(std::function<void()> job, const CollectiveSite& site) override {
+    return start(
+        {CollectiveKind::job, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site, std::move(job)});
+  }
+  std::shared_ptr<Store> store() const override { return store_; }
+
   void set_timeout(Seconds timeout) override {
     control_.set_timeout(checked(timeout, "set_timeout"));
     engine_->interrupt();
@@ -113,7 +124,7 @@ class QueuedGroup final : public ProcessGroup {
   WorkPtr start(Collective c) {
     check(c);
     const std::lock_guard lock(mutex_);
-    c.number = ++started_;
+    c.number = c.kind == CollectiveKind::job ? started_ : ++started_;
     if (failure_) throw failed_before(c);
     auto work = std::make_shared<QueuedWork>(std::move(c));
     queue_.push_back(work);
@@ -155,8 +166,10 @@ class QueuedGroup final : public ProcessGroup {
     lock.unlock();
     std::optional<std::string> reason;
     control_.begin();
+    const bool job = next.call.kind == CollectiveKind::job;
     try {
-      engine_->run(next.call, control_);
+      if (job) next.call.job();
+      else engine_->run(next.call, control_);
     } catch (const std::exception& e) {
       reason = e.what();
     }
@@ -167,10 +180,14 @@ class QueuedGroup final : public ProcessGroup {
       return;
     }
     lock.lock();
-    if (!failure_) failure_ = gave_up(rank_, next.call, *reason);
+    if (!failure_) {
+      failure_ = job ? *reason : gave_up(rank_, next.call, *reason);
+      forbidden_ = job;
+    }
     tell(lock);
-    next.end(Error(ErrorKind::comm, fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason),
-                   next.call.site.loc));
+    const std::string what =
+        job ? *reason : fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason);
+    next.end(Error(ErrorKind::comm, what, next.call.site.loc));
   }
 
   /// Before the caller hears of it: his next act may be to end the process.
@@ -184,7 +201,8 @@ class QueuedGroup final : public ProcessGroup {
 
   Error failed_before(const Collective& c) const {
     return Error(ErrorKind::comm,
-                 fmt::format("rank {}: {}: the group has failed before: {}", rank_, describe(c), *failure_),
+                 fmt::format("rank {}: {}: {}{}", rank_, describe(c),
+                             forbidden_ ? "" : "the group has failed before: ", *failure_),
                  c.site.loc);
   }
 
@@ -196,6 +214,8 @@ class QueuedGroup final : public ProcessGroup {
   uint64_t started_ = 0;
   bool stopping_ = false, told_ = false;
   std::optional<std::string> failure_;  ///< the first
+  bool forbidden_ = false;              ///< it was a job's, which has kept the collectives from running
+  const std::shared_ptr<Store> store_;
   std::unique_ptr<CollectiveEngine> engine_;
   std::thread worker_;
 };
@@ -240,8 +260,9 @@ void CollectiveControl::end() {
 }
 
 std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
+                                                std::shared_ptr<Store> store,
                                                 std::unique_ptr<CollectiveEngine> engine) {
-  return std::make_shared<QueuedGroup>(rank, size, timeout, std::move(engine));
+  return std::make_shared<QueuedGroup>(rank, size, timeout, std::move(store), std::move(engine));
 }
 
 }  // namespace kiln

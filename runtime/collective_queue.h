@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,7 +14,14 @@
 
 namespace kiln {
 
-enum class CollectiveKind : uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, barrier };
+enum class CollectiveKind : uint8_t {
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  barrier,
+  job,  ///< of this rank alone, in its turn; never seen by an engine
+};
 /// "all_reduce", ...
 const char* to_string(CollectiveKind kind);
 constexpr bool reduces(CollectiveKind kind) {
@@ -31,6 +39,7 @@ struct Collective {
   const void* in = nullptr;
   void* out = nullptr;  ///< also the operand, where the collective works in place
   CollectiveSite site;
+  std::function<void()> job = {};
 };
 
 /// "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
@@ -97,6 +106,7 @@ std::string not_started(const std::vector<int>& ranks, Seconds limit);
 
 /// The group of one rank, whose collectives `engine` runs. Its destructor waits for what was started.
 std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
+                                                std::shared_ptr<Store> store,
                                                 std::unique_ptr<CollectiveEngine> engine);
 
 }  // namespace kiln

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's post is one key, "<prefix>/<rank>": "<calls begun> <digest of the last> <state> <text>". Only that
+// rank writes it, and the number never falls. A rank cannot go on from a call without all the others: who is
+// in it finds there, whatever has happened since, what each of them was about to do.
+#include "runtime/agreement.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "ir/base/hash.h"
+
+namespace kiln {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char *kBuilding = "building", *kReady = "ready", *kFailed = "failed", *kLeft = "left";
+
+Clock::time_point after(Seconds s) { return Clock::now() + std::chrono::duration_cast<Clock::duration>(s); }
+
+/// The texts and lines of a plan, one collective a line, as others read them.
+std::string describe(const CommunicationPlan& plan) {
+  std::string out;
+  for (const PlannedCollective& c : plan.collectives)
+    out += c.text + (c.loc.known() ? fmt::format(" ({})", c.loc.str()) : "") + "\n";
+  return out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+/// What a rank has posted.
+struct Communicator::Post {
+  int64_t calls = 0;
+  std::string digest, state, text;
+
+  static Post parse(const std::string& value) {
+    std::string_view rest = value;
+    const auto word = [&] {
+      const std::string_view w = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(rest.size(), w.size() + 1));
+      return w;
+    };
+    Post p;
+    const std::string_view calls = word();
+    std::from_chars(calls.data(), calls.data() + calls.size(), p.calls);
+    p.digest = word();
+    p.state = word();
+    p.text = rest;
+    return p;
+  }
+  /// "is building call 3: first call".
+  std::string str() const {
+    if (state.empty()) return "has posted nothing";
+    if (state == kBuilding) return fmt::format("is building call {}: {}", calls + 1, text);
+    if (state == kFailed) return fmt::format("failed in call {}: {}", calls + 1, text);
+    return fmt::format("has {} {} call{}", state == kLeft ? "left after" : "made", calls,
+                       calls == 1 ? "" : "s");
+  }
+};
+
+CommunicationPlan::CommunicationPlan(std::vector<PlannedCollective> in_order)
+    : collectives(std::move(in_order)) {
+  std::string all;
+  for (const PlannedCollective& c : collectives) all += c.text + "\n";
+  digest = hash128(all).hex();
+}
+
+Communicator::Communicator(std::shared_ptr<ProcessGroup> group, Seconds build_limit)
+    : group_(std::move(group)), store_(group_->store()), build_limit_(build_limit) {
+  // The how-manieth of this rank on this group: the same number on every rank.
+  const int64_t number = store_->add(fmt::format("agreement/made/{}", group_->rank()), 1);
+  prefix_ = fmt::format("agreement/{}", number);
+}
+
+Communicator::~Communicator() {
+  try {
+    post(call_, digest_, kLeft);
+  } catch (const Error&) {  // nobody is there to read it
+  }
+}
+
+std::string Communicator::key(int rank) const { return fmt::format("{}/{}", prefix_, rank); }
+
+void Communicator::post(int64_t calls, const std::string& digest, const char* state,
+                        const std::string& text) {
+  store_->set(key(group_->rank()),
+              fmt::format("{} {} {} {}", calls, digest.empty() ? "-" : digest, state, text));
+}
+
+void Communicator::building(const std::string& what) { post(call_, digest_, kBuilding, what); }
+
+void Communicator::built() { post(call_, digest_, kReady); }
+
+void Communicator::failed(const std::string& why) { post(call_, digest_, kFailed, why); }
+
+void Communicator::begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site) {
+  const int64_t call = ++call_;
+  digest_ = plan->digest;
+  // On the group's thread, so that the step goes on meanwhile.
+  group_->run(
+      [this, call, plan = std::move(plan), site] {
+        describe_once(*plan);
+        post(call, plan->digest, kReady);
+        agree(call, *plan, site);
+      },
+      site);
+}
+
+/// Before the first post of its digest, so that whoever sees that can read the rest.
+void Communicator::describe_once(const CommunicationPlan& plan) {
+  if (described_.insert(plan.digest).second)
+    store_->set(fmt::format("{}/plan/{}/{}", prefix_, group_->rank(), plan.digest), describe(plan));
+}
+
+Communicator::Post Communicator::await(int peer, int64_t call, const CollectiveSite& site) {
+  const Clock::time_point start = Clock::now();
+  Clock::time_point deadline = after(group_->timeout());
+  std::string known;
+  Post p;
+  while (true) {
+    const Seconds left = deadline - Clock::now();
+    const auto value = left.count() > 0 ? store_->wait(key(peer), left, known) : std::nullopt;
+    if (!value)
+      throw Error(ErrorKind::comm,
+                  fmt::format("waited {:.1f} s for rank {} to come to call {} ({}{}); rank {} {}",
+                              Seconds(Clock::now() - start).count(), peer, call, site.phase,
+                              site.loc.known() ? ", " + site.loc.str() : "", peer, p.str()),
+                  site.loc);
+    known = *value;
+    p = Post::parse(known);
+    if (p.calls >= call) return p;
+    KILN_CHECK(p.state != kLeft, comm, "this is call {} ({}{}), but rank {} {}", call, site.phase,
+               site.loc.known() ? ", " + site.loc.str() : "", peer, p.str());
+    if (p.state == kBuilding) deadline = std::max(deadline, after(build_limit_));
+    else if (p.state == kReady)
+      deadline = after(group_->timeout());  // it has finished building something else
+  }
+}
+
+void Communicator::agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
+  for (int peer = 0; peer < group_->size(); ++peer) {
+    if (peer == group_->rank()) continue;
+    const Post p = await(peer, call, site);
+    KILN_CHECK(p.calls == call, comm, "this is call {}, but rank {} {}", call, peer, p.str());
+    if (p.digest == plan.digest) continue;
+    const auto theirs = store_->get(fmt::format("{}/plan/{}/{}", prefix_, peer, p.digest));
+    differ(peer, call, plan, theirs.value_or(""));
+  }
+}
+
+void Communicator::differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs) {
+  const std::vector<std::string> own = lines_of(describe(mine)), other = lines_of(theirs);
+  const auto same = [&](size_t i) {
+    if (i >= own.size() || i >= other.size()) return false;
+    const std::string& text = mine.collectives[i].text;
+    return other[i] == text || other[i].starts_with(text + " (");
+  };
+  size_t at = 0;
+  while (same(at)) ++at;
+  const auto say = [&](const std::vector<std::string>& lines) {
+    return at < lines.size() ? lines[at] : fmt::format("none (there are {})", lines.size());
+  };
+  const int me = group_->rank(), low = std::min(me, peer), high = std::max(me, peer);
+  throw Error(
+      ErrorKind::comm,
+      fmt::format("ranks {} and {} are about to communicate differently in call {}: collective "
+                  "{} is {} on rank {}, {} on rank {} (they took different paths through the program)",
+                  low, high, call, at, say(me == low ? own : other), low, say(me == low ? other : own), high),
+      at < own.size() ? mine.collectives[at].loc : SourceLoc{});
+}
+
+}  // namespace kiln

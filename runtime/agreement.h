@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agreement: before the first collective of every call each rank posts, on the control channel, which call it
+// is in and what it is about to communicate, and looks at what the others posted. Ranks that differ get an
+// error that says where, instead of sums of unlike things; ranks that compile are waited for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/collective.h"
+
+namespace kiln {
+
+/// One collective that a call is about to do.
+struct PlannedCollective {
+  std::string text;  ///< all that ranks must agree on: "all_reduce f32[25088] of 784x32, 32"
+  SourceLoc loc;     ///< the user's line, which they need not
+};
+
+/// What a call communicates, in order.
+struct CommunicationPlan {
+  explicit CommunicationPlan(std::vector<PlannedCollective> in_order);
+  std::vector<PlannedCollective> collectives;
+  std::string digest;  ///< hash of the texts
+};
+
+/// One rank's end of a process group for calls that ranks make together. Others like it, made in the same
+/// order on every rank, have call numbers of their own. Threads: one call at a time.
+class Communicator {
+ public:
+  /// `build_limit` is how long another rank may be building before that is an error.
+  explicit Communicator(std::shared_ptr<ProcessGroup> group, Seconds build_limit = Seconds(1800));
+  /// Tells the others that this rank makes no more calls.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  ProcessGroup& group() { return *group_; }
+  const std::shared_ptr<ProcessGroup>& group_ptr() const { return group_; }
+  /// Calls begun so far.
+  int64_t calls() const { return call_; }
+  /// Of its keys in the store: the same on all ranks.
+  const std::string& prefix() const { return prefix_; }
+
+  /// This rank records or compiles what it will communicate next: others wait for it, `what` tells them why.
+  void building(const std::string& what);
+  /// What was built communicates nothing, or its call has ended: nobody needs to wait.
+  void built();
+  /// The next call: posts it, and queues the check of the others' posts before all later collectives of the
+  /// group. Returns at once. Those collectives throw comm when the ranks differ, when one has left, or when
+  /// one is not at this call within the group's timeout.
+  void begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site);
+  /// The call that this rank was in, or about to make, ended in an error: what others say when they give up
+  /// waiting.
+  void failed(const std::string& why);
+
+ private:
+  struct Post;
+  std::string key(int rank) const;
+  void post(int64_t calls, const std::string& digest, const char* state, const std::string& text = {});
+  void agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site);
+  void describe_once(const CommunicationPlan& plan);
+  Post await(int peer, int64_t call, const CollectiveSite& site);
+  [[noreturn]] void differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs);
+
+  const std::shared_ptr<ProcessGroup> group_;
+  const std::shared_ptr<Store> store_;
+  const Seconds build_limit_;
+  std::string prefix_;
+  int64_t call_ = 0;
+  std::string digest_;               ///< of that call
+  std::set<std::string> described_;  ///< digests whose texts are in the store; the group's thread's
+};
+
+}  // namespace kiln

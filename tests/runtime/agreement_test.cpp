@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agreement of ranks that are threads: who is waited for, and what is said when ranks differ, leave, fail or
+// never come. BEHAVIOURS C-10, C-19, C-20.
+#include "runtime/agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace kiln {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const CommunicationPlan> plan(std::vector<PlannedCollective> collectives) {
+  return std::make_shared<const CommunicationPlan>(std::move(collectives));
+}
+const auto kOne = plan({{"all_reduce f32[16] of [4,4]", {"net.cpp", 7}}});
+const CollectiveSite kSite{"agreement", {"net.cpp", 7}};
+
+/// One call that sums a number over the ranks; the sum, or the error's text.
+std::string call(Communicator& c, const std::shared_ptr<const CommunicationPlan>& p = kOne) {
+  float x = 1;
+  try {
+    c.begin_call(p, kSite);
+    c.group().all_reduce(&x, 1, DType::f32, ReduceOp::sum, {"backward", {"net.cpp", 7}})->wait();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::comm);
+    return e.what();
+  }
+  return fmt::format("{}", x);
+}
+
+/// Runs body(rank, communicator) on a thread per rank; what each returned.
+template <typename F>
+std::vector<std::string> ranks(int n, double timeout, F body, double build_limit = 60) {
+  const auto groups = make_local_groups(n, Seconds(timeout));
+  std::vector<std::string> out(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < n; ++r)
+    threads.emplace_back([&, r] {
+      Communicator c(groups[static_cast<size_t>(r)], Seconds(build_limit));
+      out[static_cast<size_t>(r)] = body(r, c);
+    });
+  for (std::thread& t : threads) t.join();
+  return out;
+}
+
+void sleep(double s) { std::this_thread::sleep_for(Seconds(s)); }
+
+TEST(Agreement, EqualCallsGoOn) {
+  for (int n : {1, 2, 5})
+    for (const std::string& s : ranks(n, 20, [](int, Communicator& c) {
+           for (int i = 0; i < 20; ++i)
+             if (const std::string got = call(c); got != fmt::format("{}", c.group().size())) return got;
+           return std::string("ok");
+         }))
+      EXPECT_EQ(s, "ok");
+}
+
+/// C-20: a rank that compiles for longer than the timeout is waited for.
+TEST(Agreement, BuildingRanksAreWaitedFor) {
+  const auto got = ranks(3, 0.3, [](int r, Communicator& c) {
+    if (r == 1) {
+      c.building("first call");
+      sleep(0.9);
+    }
+    return call(c);
+  });
+  EXPECT_THAT(got, ::testing::Each("3"));
+}
+
+/// C-19: a miss on one rank strands nobody, also when what it built communicates nothing.
+TEST(Agreement, WhatWasBuiltMayCommunicateNothing) {
+  const auto got = ranks(2, 0.4, [](int r, Communicator& c) {
+    const std::string first = call(c);
+    if (r == 1) {
+      c.building("an evaluation");
+      sleep(0.1);
+      c.built();
+      sleep(0.1);
+    }
+    return first + call(c);
+  });
+  EXPECT_THAT(got, ::testing::Each("22"));
+}
+
+TEST(Agreement, ARankThatBuildsForTooLongIsNamed) {
+  const auto got = ranks(
+      2, 0.2,
+      [](int r, Communicator& c) {
+        if (r == 0) return call(c);
+        c.building("net.cpp:9: `relu` where `gelu` was traced");
+        sleep(1.5);
+        return std::string();
+      },
+      0.5);
+  EXPECT_THAT(got[0], HasSubstr("rank 1 is building call 1: net.cpp:9: `relu` where `gelu` was traced"));
+}
+
+TEST(Agreement, DifferentCommunicationNamesTheFirstDifferenceOnAllRanks) {
+  const auto other = plan(
+      {{"all_reduce f32[16] of [4,4]", {"net.cpp", 7}}, {"all_reduce f32[32] of [32]", {"net.cpp", 12}}});
+  const auto mine = plan(
+      {{"all_reduce f32[16] of [4,4]", {"net.cpp", 8}}, {"all_reduce f32[48] of [33]", {"net.cpp", 14}}});
+  const auto got = ranks(2, 20, [&](int r, Communicator& c) {
+    const std::string first = call(c);
+    return first + call(c, r == 0 ? mine : other);
+  });
+  for (const std::string& s : got) {
+    EXPECT_THAT(s, HasSubstr("ranks 0 and 1 are about to communicate differently in call 2: collective 1 is "
+                             "all_reduce f32[48] of [33] (net.cpp:14) on rank 0, all_reduce f32[32] of [32] "
+                             "(net.cpp:12) on rank 1"));
+    EXPECT_THAT(s, ::testing::StartsWith("2"));
+  }
+}
+
+TEST(Agreement, LinesMayDiffer) {
+  const auto got = ranks(2, 20, [&](int r, Communicator& c) {
+    return call(c, plan({{"all_reduce f32[16] of [4,4]", {"net.cpp", static_cast<uint32_t>(r + 1)}}}));
+  });
+  EXPECT_THAT(got, ::testing::Each("2"));
+}
+
+TEST(Agreement, FewerCollectivesSayHowMany) {
+  const auto more = plan({kOne->collectives[0], kOne->collectives[0]});
+  const auto got = ranks(3, 20, [&](int r, Communicator& c) { return call(c, r == 2 ? more : kOne); });
+  for (const std::string& s : got)
+    EXPECT_THAT(s, HasSubstr("communicate differently in call 1: collective 1 is "));
+  EXPECT_THAT(got[2], HasSubstr("none (there are 1) on rank 0"));
+}
+
+/// What a rank was about to do is known when it has failed, or left, since.
+TEST(Agreement, WhoLeavesInAnErrorHasSaidWhatItWasAboutToDo) {
+  const auto other = plan({{"all_reduce f32[32] of [32]", {"net.cpp", 12}}});
+  const auto got = ranks(2, 20, [&](int r, Communicator& c) {
+    if (r == 1) {
+      const std::string error = call(c, other);
+      c.failed(error);
+      return error;
+    }
+    sleep(0.2);
+    return call(c);
+  });
+  for (const std::string& s : got)
+    EXPECT_THAT(s, HasSubstr("communicate differently in call 1: collective 0 is "));
+}
+
+TEST(Agreement, ARankThatLeavesIsNamed) {
+  const auto got = ranks(2, 20, [](int r, Communicator& c) {
+    const std::string first = call(c);
+    return r == 0 ? call(c) : first;
+  });
+  EXPECT_EQ(got[1], "2");
+  EXPECT_THAT(got[0], HasSubstr("this is call 2 (agreement, net.cpp:7), but rank 1 has left after 1 call"));
+}
+
+TEST(Agreement, ARankThatFailsOrNeverComesIsNamed) {
+  auto got = ranks(2, 0.3, [](int r, Communicator& c) {
+    if (r == 0) return call(c);
+    c.failed("net.cpp:3: index 9 is out of range");
+    sleep(1);
+    return std::string();
+  });
+  EXPECT_THAT(got[0], HasSubstr("waited 0.3 s for rank 1 to come to call 1"));
+  EXPECT_THAT(got[0], HasSubstr("rank 1 failed in call 1: net.cpp:3: index 9 is out of range"));
+  got = ranks(2, 0.3, [](int r, Communicator& c) {
+    if (r == 0) return call(c);
+    sleep(1);
+    return std::string();
+  });
+  EXPECT_THAT(got[0], HasSubstr("rank 1 has posted nothing"));
+}
+
+/// Who failed and goes on, as eager code may, is met in its next call.
+TEST(Agreement, AFailureThatIsSurvivedIsForgotten) {
+  const auto got = ranks(2, 5, [](int, Communicator& c) {
+    c.failed("both skip a batch");
+    sleep(0.05);
+    return call(c);
+  });
+  EXPECT_THAT(got, ::testing::Each("2"));
+}
+
+/// After an error the group is dead: later calls fail at once, with the first reason.
+TEST(Agreement, LaterCallsFailWithTheFirstReason) {
+  const auto got = ranks(2, 20, [](int r, Communicator& c) {
+    if (r == 1) return std::string();
+    const std::string first = call(c);
+    return first + "\n" + call(c);
+  });
+  EXPECT_THAT(got[0], HasSubstr("\n"));
+  const std::string again = got[0].substr(got[0].find('\n'));
+  EXPECT_THAT(again, HasSubstr("rank 1 has left after 0 calls"));
+}
+
+/// Two communicators of one group, as two wrapped models have, number their calls apart.
+TEST(Agreement, CommunicatorsOfOneGroupCountApart) {
+  const auto groups = make_local_groups(2, Seconds(20));
+  std::vector<std::string> got(2);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      Communicator a(groups[r]), b(groups[r]);
+      for (Communicator* c : {&a, &b, &b}) got[r] += call(*c);
+      got[r] += fmt::format(" {} {}", a.calls(), b.calls());
+      EXPECT_NE(a.prefix(), b.prefix());
+      call(a);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_THAT(got, ::testing::Each("222 1 2"));
+}
+
+}  // namespace
+}  // namespace kiln
