@@ -201,10 +201,13 @@ Tensor seed_gradient(const Tensor& like, const Tensor& gradient, SourceLoc loc) 
   return gradient;
 }
 
-/// Gives each leaf its gradient: sets or adds in place, as an event where there is a trace.
-void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
+/// Gives each leaf its gradient: sets or adds in place, as an event where there is a trace. Returns those
+/// with an observer.
+std::vector<ImplPtr> accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
   NoGrad guard;
+  std::vector<ImplPtr> observed;
   for (auto& [leaf, g] : grads) {
+    if (leaf->observer) observed.push_back(leaf);
     if (leaf->grad) {
       const Tensor old(leaf->grad);
       call("accumulate_grad", state().user_loc(), {&old, &g}, {}, {}, [&](const auto&) {
@@ -217,6 +220,7 @@ void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
     const bool shared = g.impl().use_count() > 1 || g.impl()->storage.use_count() > 1 || !g.is_contiguous();
     leaf->grad = shared ? g.detach().clone().impl() : g.impl();
   }
+  return observed;
 }
 
 }  // namespace
@@ -234,8 +238,8 @@ Tensor run_hooks(const HookList& hooks, Tensor g) {
   return g;
 }
 
-void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
-                   bool retain_graph, SourceLoc loc) {
+std::vector<ImplPtr> backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like,
+                                   const Tensor& gradient, bool retain_graph, SourceLoc loc) {
   NoGrad guard;
   std::vector<std::pair<ImplPtr, Tensor>> leaf_grads;
   {
@@ -256,10 +260,11 @@ void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, co
         leaf_grads.emplace_back(leaf->second, b.read(g));
     if (!retain_graph) tape.release();
   }
-  accumulate_grads(std::move(leaf_grads));
+  return accumulate_grads(std::move(leaf_grads));
 }
 
-void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
+std::vector<ImplPtr> eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
+                                    SourceLoc loc) {
   const ImplPtr r = root.impl();
   KILN_CHECK(r->requires_grad, invalid, "backward ({}): {} does not require grad", loc.str(), describe(*r));
   if (r->grad_fn) return backward_from(r->grad_fn, root, gradient, retain_graph, loc);
@@ -270,7 +275,7 @@ void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_grap
     seed = seed_gradient(root, gradient, loc);
   }
   if (r->hooks) seed = run_hooks(*r->hooks, seed);
-  accumulate_grads({{r, std::move(seed)}});
+  return accumulate_grads({{r, std::move(seed)}});
 }
 
 }  // namespace kiln::detail

@@ -81,13 +81,17 @@ std::string Cursor::leaf_grads_difference(const Event& e) const {
   return "";
 }
 
-void Cursor::follow_leaf_grads(Event& e) {
-  std::vector<ImplPtr> leaves;
-  for (size_t i = 0; i < e.operands.size(); i += 2) leaves.push_back(impl_of(e.operands[i]));
+std::vector<ImplPtr> Cursor::follow_leaf_grads(Event& e) {
+  std::vector<ImplPtr> leaves, observed;
+  for (size_t i = 0; i < e.operands.size(); i += 2) {
+    leaves.push_back(impl_of(e.operands[i]));
+    if (leaves.back()->observer) observed.push_back(leaves.back());
+  }
   for (const Binding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
   at_ = &e;
   for (size_t i = 0; i < e.results.size(); ++i)
     leaves[static_cast<size_t>(e.ints[i])]->grad = hand_out(e, i, {}).impl();
+  return observed;
 }
 
 /// The hooks of a tensor as they are when its gradient is ready.
@@ -157,17 +161,19 @@ bool Cursor::follow_hooks() {
   return true;
 }
 
-void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
+std::vector<ImplPtr> Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
+                                      SourceLoc loc) {
   struct Restore {
     std::map<Slot, HookList>& lists;
     std::map<Slot, HookList> outer;  // of the backward one of whose hooks calls this one
     ~Restore() { lists.swap(outer); }
   } restore{hook_lists_, {}};
   restore.outer.swap(hook_lists_);
-  walk_backward(root, gradient, retain_graph, loc);
+  return walk_backward(root, gradient, retain_graph, loc);
 }
 
-void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc) {
+std::vector<ImplPtr> Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
+                                           SourceLoc loc) {
   if (!recording()) {
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
       if (!backward_matches(*e, root, gradient) || e->ints[0] != retain_graph) continue;
@@ -201,7 +207,7 @@ void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool reta
     if (const ImplPtr t = impl_of(slot); t && t->hooks) e.hook_counts.emplace_back(slot, t->hooks->size());
   close_event();
   pending_hook_ = nullptr;
-  record_backward(e);
+  return record_backward(e);
 }
 
 /// Whether a gradient of `root` flows into the history of a tensor made outside.
@@ -223,8 +229,8 @@ bool Cursor::leaves_trace(Value root) const {
 
 /// Follows `e`, or records it if null: runs the path up to here, then differentiates it and what comes before
 /// it like a result outside. Hooks and the leaves' gradients are events of this trace again.
-void Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
-                              SourceLoc loc) {
+std::vector<ImplPtr> Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradient,
+                                              bool retain_graph, SourceLoc loc) {
   KILN_CHECK(
       !trie_.options.full_graph, invalid,
       "backward ({}): {} depends on a tensor with a history made outside the compiled callable; to go on "
@@ -247,7 +253,7 @@ void Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradie
   const std::shared_ptr<OuterBackward>& outer = e->stage->backward;
   const auto boundary = std::make_shared<CallBoundary>(outer, save_for(*outer));
   const std::vector<GradEdge> inputs = edges_to(outer->inputs());
-  backward_from(boundary->result(*root.impl(), 0, inputs, loc), root, gradient, retain_graph, loc);
+  return backward_from(boundary->result(*root.impl(), 0, inputs, loc), root, gradient, retain_graph, loc);
 }
 
 /// Calls one hook live, recording an event pair around its ops; returns the gradient to go on with.
@@ -294,7 +300,7 @@ std::vector<std::pair<Value, size_t>> Cursor::finished_hooks(const Event& begin)
   return done;
 }
 
-void Cursor::record_backward(const Event& begin) {
+std::vector<ImplPtr> Cursor::record_backward(const Event& begin) {
   Scope scope("backward", begin.loc);
   Recorder& r = *recorder_;
   if (pending_hook_) {  // the hook whose body or result diverged has just returned
@@ -349,15 +355,17 @@ void Cursor::record_backward(const Event& begin) {
     else known->second = b.emit(op("add"), {known->second, g});
   }
   if (!begin.ints[0]) r.consume(root);
-  record_leaf_grads(leaf_grads);
+  return record_leaf_grads(leaf_grads);
 }
 
-void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads) {
+std::vector<ImplPtr> Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads) {
   Recorder& r = *recorder_;
+  std::vector<ImplPtr> observed;
   Event& e = open_event(EventKind::backward_end, "backward", state().user_loc());
   const Origin from = origin();
   for (const auto& [leaf, g] : leaf_grads) {
     const ImplPtr impl = impl_of(leaf);
+    if (impl->observer) observed.push_back(impl);
     const auto index = static_cast<int>(e.operands.size() / 2);
     if (impl->grad) {
       const Slot s = bind_operand(e, Tensor(impl->grad), index);
@@ -379,6 +387,7 @@ void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_g
     impl->grad = handle.impl();
   }
   close_event();
+  return observed;
 }
 
 }  // namespace kiln::detail

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/context.h"
 
+#include "frontend/state.h"
 #include "ir/base/options.h"
 #include "ir/interpret.h"
 #include "runtime/blas.h"
+#include "runtime/collective.h"
 #include "runtime/thread_pool.h"
 
 namespace kiln::detail {
@@ -14,6 +16,14 @@ MatrixView view_of(const TensorRef& t) { return {t.data, t.strides[0], t.strides
 
 void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
   matmul(c.dtype, c.shape[0], c.shape[1], c.shape[2], a.shape[2], view_of(a), view_of(b), view_of(c));
+}
+
+void host_all_reduce(int64_t group, const TensorRef& t) {
+  const std::vector<ProcessGroup*>& groups = state().groups;
+  KILN_ASSERT(static_cast<size_t>(group) < groups.size(), "no process group {} on this thread", group);
+  groups[static_cast<size_t>(group)]
+      ->all_reduce(t.data, t.numel(), t.dtype, ReduceOp::sum, {"backward", state().user_loc()})
+      ->wait();
 }
 }  // namespace
 
@@ -27,6 +37,7 @@ Context& context() {
 void install_host_functions() {
   static const bool done = [] {
     host_functions().matmul = host_matmul;
+    host_functions().all_reduce = host_all_reduce;
     host_functions().parallel_for = [](int64_t n, int64_t grain,
                                        const std::function<void(int64_t, int64_t)>& f) {
       kiln::parallel_for(n, grain, [&f](int64_t begin, int64_t end) { f(begin, end); });

@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "frontend/communication.h"
 #include "frontend/dispatch.h"
 #include "frontend/slot_table.h"
 #include "frontend/stage.h"
@@ -34,6 +35,7 @@ struct Trie {
   std::mutex mutex;
   std::shared_ptr<const Frozen> frozen;  ///< guarded by mutex
   std::any frozen_shape;                 ///< guarded by mutex
+  std::vector<std::shared_ptr<Communicator>> communicators;  ///< by place; guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
   std::atomic<size_t> handles_hint{0};  ///< handles of the last call that ended
@@ -56,7 +58,8 @@ class Cursor {
   Tensor emit(Op o, std::span<const Tensor* const> in, Attrs attrs);
   void assign(const Tensor& target, const Tensor& value);
   void check_later(const Tensor& worst, std::string before, std::string after);
-  void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+  /// Returns the leaves with an observer that got a gradient, in the order in which they were ready.
+  std::vector<ImplPtr> backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
   /// requires_grad_ on a tensor of this trace, as an event.
   void set_leaf(const Tensor& t, bool on, SourceLoc loc);
   /// A hook is about to be added to `t`, as an event.
@@ -82,6 +85,10 @@ class Cursor {
   void note_step(const std::shared_ptr<std::vector<int64_t>>& counts) { steps_.push_back({counts, *counts}); }
   /// The callable has drawn from the default generator.
   void note_draw(const GeneratorState& s);
+  /// The place of `c` among the groups that this callable communicates in.
+  int64_t place_of(const std::shared_ptr<Communicator>& c);
+  /// This call will communicate by `c`.
+  void note_communicator(const std::shared_ptr<Communicator>& c);
   const StageOptions& options() const { return trie_.options; }
 
   bool recording() const { return recorder_ != nullptr; }
@@ -128,21 +135,22 @@ class Cursor {
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
   bool backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const;
   std::string leaf_grads_difference(const Event& e) const;
-  void follow_leaf_grads(Event& e);
+  std::vector<ImplPtr> follow_leaf_grads(Event& e);
   bool follow_hooks();
   const HookList& hooks_of(Slot slot);
   bool hook_counts_match(const Event& begin) const;
   Event* next_hook(bool& known);
-  void walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+  std::vector<ImplPtr> walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
+                                     SourceLoc loc);
   Tensor run_hook(Slot slot, size_t index, const Tensor& gradient);
   Value record_hook(Slot slot, size_t index, Value gradient);
   Value record_hook_end(const Tensor& result, Value gradient);
   std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
-  void record_backward(const Event& begin);
+  std::vector<ImplPtr> record_backward(const Event& begin);
   bool leaves_trace(Value root) const;
-  void backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
-                        SourceLoc loc);
-  void record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
+  std::vector<ImplPtr> backward_outside(Event* e, const Tensor& root, const Tensor& gradient,
+                                        bool retain_graph, SourceLoc loc);
+  std::vector<ImplPtr> record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
   ImplPtr impl_of(Slot s) const;
 
   // frozen.cpp: replaying.
@@ -161,6 +169,12 @@ class Cursor {
   Origin origin() const;
   std::string divergence(const std::string& what, SourceLoc loc, const std::string& detail) const;
   std::string difference(const Event& e, const CallInfo& info) const;
+
+  // communication.cpp
+  std::vector<std::shared_ptr<Communicator>> communicators() const;
+  void tell_building();
+  void tell_built();
+  void tell_failed();
 
   // finish.cpp: running.
   std::vector<Slot> live_slots() const;
@@ -218,7 +232,7 @@ class Cursor {
   std::map<Slot, HookList> hook_lists_;  ///< of this backward: a hook may remove or add some
   Event* pending_hook_ = nullptr;        ///< a hook that was running when recording began
   Tensor pending_hook_result_;
-  std::string reason_;
+  std::string reason_, failure_;
   BuildRecord build_;
 };
 

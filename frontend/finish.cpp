@@ -227,12 +227,17 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
 void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
                          std::span<const HostTensor> outputs, std::span<const int64_t> worst) {
   try {
+    std::vector<std::shared_ptr<Communicator>> groups;
+    if (!stage.program->communication.plans.empty()) groups = communicators();
+    const GroupScope scope(groups);
+    begin_calls(stage.program->communication, groups);
     stage.program->run(inputs, outputs);
     for (size_t i = 0; i < worst.size(); ++i)
       KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
                  stage.checks[i].after);
-  } catch (...) {
+  } catch (const std::exception& e) {
     if (draws_ > 0) take_back_random(first_draw_, draws_);
+    failure_ = e.what();
     throw;
   }
   flags_.clear();
@@ -433,7 +438,9 @@ void Cursor::finish() {
     h->cursor = nullptr;
     h->spare.reset();
   }
-  if (!recorded_.empty()) attach();
+  if (recorded_.empty()) return;
+  attach();
+  tell_built();
 }
 
 void Cursor::attach() {
@@ -454,6 +461,7 @@ void Cursor::attach() {
 
 void Cursor::abandon() {
   leave();
+  tell_failed();
   for (size_t i = flags_.size(); i-- > 0;) {
     flags_[i].tensor->requires_grad = flags_[i].requires_grad;
     flags_[i].tensor->is_leaf = flags_[i].is_leaf;

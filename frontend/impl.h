@@ -51,6 +51,13 @@ struct GradEdge {
   uint32_t version = 0;            ///< of `saved`'s storage when it was recorded
 };
 
+/// Told at the end of a backward which of the leaves that it watches have a new gradient, in the order in
+/// which they were ready.
+struct GradObserver {
+  virtual ~GradObserver() = default;
+  virtual void ready(const std::vector<ImplPtr>& leaves, SourceLoc loc) = 0;
+};
+
 /// One recorded op of the eager tape; `sequence` orders a backward walk.
 struct GradNode {
   uint64_t sequence = 0;
@@ -77,7 +84,8 @@ struct TensorImpl {
   bool is_leaf = true;
   ImplPtr grad;
   std::shared_ptr<GradNode> grad_fn;
-  std::shared_ptr<HookList> hooks;  ///< null: none
+  std::shared_ptr<HookList> hooks;         ///< null: none
+  std::shared_ptr<GradObserver> observer;  ///< leaves: null, or who waits for the gradient
   // Eager views: in-place writes reach the history of all views of a base.
   ImplPtr base;               ///< null unless this is a view that follows another's history
   ViewChain chain;            ///< from the base

@@ -4,6 +4,7 @@
 #include "frontend/checked.h"
 #include "frontend/context.h"
 #include "frontend/stage.h"
+#include "frontend/state.h"
 #include "ir/base/dump.h"
 #include "ir/passes.h"
 #include "runtime/executor.h"
@@ -53,6 +54,7 @@ class NativeProgram : public Program {
         profiler_(options.profiler) {
     for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
     for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
+    sites_ = communication_of(g).sites;
   }
 
   void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
@@ -69,7 +71,9 @@ class NativeProgram : public Program {
                      .scalars = scalars,
                      .symbols = {},
                      .max_threads = max_threads_,
-                     .profiler = profiler_.get()});
+                     .profiler = profiler_.get(),
+                     .groups = state().groups,
+                     .sites = sites_});
   }
   int64_t arena_bytes() const { return executable_.arena_bytes({}); }
   /// Bytes to move and FLOPs of each launch.
@@ -94,6 +98,7 @@ class NativeProgram : public Program {
   int max_threads_;
   std::shared_ptr<Profiler> profiler_;
   std::vector<bool> scalar_, in_place_;
+  std::vector<CollectiveSite> sites_;
 };
 
 /// Adds the user's lines to the names in the profile table.
@@ -144,6 +149,7 @@ std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> in
   else program = build_native(optimised, input_strides, options, record);
   if (options.check) program = check_against_reference(std::move(program), optimised, options);
   if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised);
+  program->communication = communication_of(optimised);
   return program;
 }
 

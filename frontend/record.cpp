@@ -101,6 +101,7 @@ void Cursor::start_recording(const std::string& what, SourceLoc loc, const std::
         "the callable: select with where, pad to one shape; or raise max_builds)",
         trie_.options.name, trie_.builds.size(), reason_);
   }
+  tell_building();
   recorder_ = std::make_unique<Recorder>();
   const Event* known = recorded_below(at_);
   if (!known) return;

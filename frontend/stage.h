@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/communication.h"
 #include "frontend/trace.h"
 #include "ir/interpret.h"
 
@@ -52,6 +53,7 @@ struct StageOutput {
 class Program {
  public:
   virtual ~Program() = default;
+  Communication communication;  ///< which the ranks must agree on before each run
   /// `inputs` in graph-input order. `outputs[i].ref` is where output i goes; outputs that alias an input
   /// have that input's memory. Guard outputs come in with kNothingWrong; after a run that leaves another
   /// value in one, no input has been written, and the other outputs hold nothing. Threads: may run

@@ -7,6 +7,10 @@
 #include "frontend/impl.h"
 #include "frontend/tensor.h"
 
+namespace kiln {
+class ProcessGroup;
+}
+
 namespace kiln::detail {
 
 struct ScopeEntry {
@@ -21,6 +25,7 @@ struct State {
   Cursor* open = nullptr;    ///< of the compiled call that runs, even where ops are eager for a while
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
+  std::vector<ProcessGroup*> groups;  ///< that collectives evaluated on this thread name by place
 
   /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;
@@ -63,11 +68,13 @@ void refresh_view(TensorImpl& t);
 /// The eager side of apply(): evaluates and records on the tape.
 Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs);
 void eager_assign(const Tensor& target, const Tensor& value);
-void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+/// Returns the leaves with an observer that got a gradient, in the order in which they were ready.
+std::vector<ImplPtr> eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
+                                    SourceLoc loc);
 /// The same from a node of the tape, whose result is as `like`. Inside a compiled callable hooks and the
 /// leaves' gradients belong to its trace, all else does not.
-void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
-                   bool retain_graph, SourceLoc loc);
+std::vector<ImplPtr> backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like,
+                                   const Tensor& gradient, bool retain_graph, SourceLoc loc);
 /// Where `t` stands on the tape, as an operand.
 GradEdge edge_to(const Tensor& t);
 /// The next place on the tape of any thread.

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/communication.h"
+
+#include "frontend/cursor.h"
+#include "frontend/ops_detail.h"
+#include "ir/bucket_layout.h"
+
+namespace kiln::detail {
+
+namespace {
+
+/// All that ranks must agree on: "all_reduce f32[48] of [8,4] [4]".
+std::string text_of(std::span<const Type> pieces) {
+  std::string sizes;
+  for (const Type& t : pieces) {
+    const std::string text = t.str();
+    sizes += " " + text.substr(text.find('['));
+  }
+  return fmt::format("all_reduce {} of{}", Type{pieces[0].dtype, {bucket_layout(pieces).total}}.str(), sizes);
+}
+
+Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
+  const Tensor piece =
+      apply(op("slice"), {&flat}, {Shape{from}, Shape{from + Dim(like.numel())}, std::vector<int64_t>{1}});
+  return reshape_to(piece, like.sizes());
+}
+
+}  // namespace
+
+Communication communication_of(const Graph& g) {
+  Communication c;
+  std::vector<std::vector<PlannedCollective>> planned;
+  for (const Node& n : g.nodes) {
+    if (n.op != op("all_reduce")) continue;
+    std::vector<Type> pieces;
+    for (Value v : n.in) pieces.push_back(g.type(v));
+    const auto place = static_cast<size_t>(std::get<int64_t>(n.attrs[0]));
+    if (planned.size() <= place) planned.resize(place + 1);
+    planned[place].push_back({text_of(pieces), n.origin.loc});
+    c.sites.push_back({"backward", n.origin.loc});
+  }
+  for (auto& p : planned)
+    c.plans.push_back(p.empty() ? nullptr : std::make_shared<const CommunicationPlan>(std::move(p)));
+  return c;
+}
+
+GroupScope::GroupScope(std::span<const std::shared_ptr<Communicator>> communicators)
+    : before_(std::move(state().groups)) {
+  state().groups.clear();
+  for (const auto& c : communicators) state().groups.push_back(&c->group());
+}
+GroupScope::~GroupScope() { state().groups = std::move(before_); }
+
+void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communicator>> communicators) {
+  for (size_t i = 0; i < c.plans.size(); ++i) {
+    if (!c.plans[i]) continue;
+    communicators[i]->begin_call(c.plans[i], {"agreement", c.plans[i]->collectives[0].loc});
+  }
+}
+
+std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
+                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale,
+                               Loc loc) {
+  Cursor* const cursor = state().cursor;
+  const int64_t place = cursor ? cursor->place_of(c) : 0;
+  std::vector<std::vector<Type>> types;
+  std::vector<PlannedCollective> planned;
+  for (const std::vector<Tensor>& b : buckets) {
+    types.emplace_back();
+    for (const Tensor& t : b) types.back().push_back({t.dtype(), Shape(t.sizes().begin(), t.sizes().end())});
+    planned.push_back({text_of(types.back()), loc});
+  }
+  const std::shared_ptr<Communicator> here[] = {c};
+  const GroupScope scope(here);
+  if (!cursor)
+    c->begin_call(std::make_shared<const CommunicationPlan>(std::move(planned)), {"agreement", loc});
+  std::vector<Tensor> out;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    std::vector<Tensor> scaled;
+    std::vector<const Tensor*> operands;
+    for (const Tensor& t : buckets[b]) scaled.push_back(mul2(t, cast_to(scale, t.dtype())));
+    for (const Tensor& t : scaled) operands.push_back(&t);
+    const Tensor flat = apply(op("all_reduce"), operands, {place});
+    const std::vector<Dim> offsets = bucket_layout(types[b]).offsets;
+    for (size_t i = 0; i < scaled.size(); ++i) out.push_back(piece_of(flat, offsets[i], scaled[i]));
+  }
+  return out;
+}
+
+void note_communicator(const std::shared_ptr<Communicator>& c) {
+  if (Cursor* cursor = state().cursor) cursor->note_communicator(c);
+}
+
+// --- Cursor ---
+
+int64_t Cursor::place_of(const std::shared_ptr<Communicator>& c) {
+  std::lock_guard lock(trie_.mutex);
+  auto& all = trie_.communicators;
+  const auto at = std::find(all.begin(), all.end(), c);
+  if (at != all.end()) return at - all.begin();
+  all.push_back(c);
+  return static_cast<int64_t>(all.size()) - 1;
+}
+
+std::vector<std::shared_ptr<Communicator>> Cursor::communicators() const {
+  std::lock_guard lock(trie_.mutex);
+  return trie_.communicators;
+}
+
+void Cursor::note_communicator(const std::shared_ptr<Communicator>& c) {
+  place_of(c);
+  if (recording()) c->building(reason_);
+}
+
+void Cursor::tell_building() {
+  for (const auto& c : communicators()) c->building(reason_);
+}
+
+void Cursor::tell_built() {
+  for (const auto& c : communicators()) c->built();
+}
+
+/// Others that wait for this call say why it does not come.
+void Cursor::tell_failed() {
+  for (const auto& c : communicators()) {
+    try {
+      c->failed(failure_.empty() ? "an exception left the callable" : failure_);
+    } catch (const Error&) {  // they find out when they cannot reach this rank either
+    }
+  }
+}
+
+}  // namespace kiln::detail

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the frontend knows of collectives: which groups those of a trace name by place, what a stage
+// communicates, and the calls that ranks make together.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "frontend/tensor.h"
+#include "ir/graph.h"
+#include "runtime/agreement.h"
+
+namespace kiln::detail {
+
+/// The collectives of a program in the order of their starts, and per group what is agreed on.
+struct Communication {
+  std::vector<CollectiveSite> sites;
+  std::vector<std::shared_ptr<const CommunicationPlan>> plans;  ///< by the group's place; null: not used
+};
+Communication communication_of(const Graph& g);
+
+/// While alive, collectives that this thread evaluates or runs find the groups of `communicators` by place.
+class GroupScope {
+ public:
+  explicit GroupScope(std::span<const std::shared_ptr<Communicator>> communicators);
+  ~GroupScope();
+  GroupScope(const GroupScope&) = delete;
+  GroupScope& operator=(const GroupScope&) = delete;
+
+ private:
+  std::vector<ProcessGroup*> before_;
+};
+
+/// Begins a call of every group that `c` uses.
+void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communicator>> communicators);
+
+/// The op that sums `pieces` over the ranks of the group of `c`, each times `scale` (0-d): new tensors, in
+/// order. An op of the trace, if there is one; else a call of the ranks by itself. Inside the body of an
+/// event only.
+std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
+                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale, Loc loc);
+
+/// A step that communicates by `c` has begun: if it is recorded, the other ranks are told to wait.
+void note_communicator(const std::shared_ptr<Communicator>& c);
+
+}  // namespace kiln::detail

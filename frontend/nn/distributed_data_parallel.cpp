@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/nn/distributed_data_parallel.h"
+
+#include <algorithm>
+
+#include "frontend/communication.h"
+#include "frontend/ops_detail.h"
+#include "frontend/state.h"
+#include "ir/buckets.h"
+
+namespace kiln::nn {
+
+namespace {
+
+/// Source: DistributedDataParallel's constructor: a cap of one's own is the first bucket's, too.
+BucketCaps caps_of(const DistributedDataParallelOptions& o, Loc loc) {
+  const auto bytes = [&](double mb) {
+    KILN_CHECK(mb > 0 && mb < 0x1p40, invalid,
+               "DistributedDataParallel ({}): a bucket cap of {} MiB, expected one above 0", loc.str(), mb);
+    return std::max(int64_t{1}, static_cast<int64_t>(mb * (1 << 20)));
+  };
+  BucketCaps caps;
+  if (o.bucket_cap_mb) caps.first = caps.others = bytes(*o.bucket_cap_mb);
+  for (double mb : o.bucket_cap_mb_list) caps.list.push_back(bytes(mb));
+  return caps;
+}
+
+std::vector<GradientBucket> listed(const Buckets& buckets, const std::vector<BucketParam>& sizes) {
+  std::vector<GradientBucket> out;
+  for (const std::vector<size_t>& b : buckets.params) {
+    out.push_back({0, b});
+    for (size_t i : b) out.back().bytes += sizes[i].bytes;
+  }
+  return out;
+}
+
+/// "fc1.weight f32[4,8]", one a line.
+std::string text_of(const NamedTensors& tensors) {
+  std::string out;
+  for (const auto& [name, t] : tensors) out += name + " " + t.type_str() + "\n";
+  return out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+std::string ints_text(const std::vector<size_t>& values) { return fmt::format("{}", fmt::join(values, " ")); }
+
+std::vector<size_t> parse_ints(const std::string& text) {
+  std::vector<size_t> out;
+  for (size_t at = 0; at < text.size();) {
+    size_t used = 0;
+    out.push_back(std::stoul(text.substr(at), &used));
+    at += used + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+/// The parameters' way back to the wrapper.
+struct DistributedDataParallel::Observer : detail::GradObserver {
+  explicit Observer(DistributedDataParallel& d) : ddp(d) {}
+  void ready(const std::vector<detail::ImplPtr>& leaves, SourceLoc loc) override { ddp.ready(leaves, loc); }
+  DistributedDataParallel& ddp;
+};
+
+DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr<ProcessGroup> group,
+                                                 DistributedDataParallelOptions options, Loc loc)
+    : module_(module), options_(std::move(options)), caps_(caps_of(options_, loc)) {
+  KILN_CHECK(
+      group, invalid,
+      "DistributedDataParallel ({}): no process group (join one first: distributed::init_process_group)",
+      loc.str());
+  NamedTensors all = module.named_parameters(), buffers = module.named_buffers();
+  const auto ignored = [&](const auto& p) { return options_.ignore.count(p.first) > 0; };
+  std::erase_if(all, ignored);
+  std::erase_if(buffers, ignored);
+  for (const auto& [name, t] : all) {
+    if (!t.requires_grad()) continue;
+    KILN_CHECK(!t.impl()->observer, invalid,
+               "DistributedDataParallel ({}): '{}' is reduced by another DistributedDataParallel already",
+               loc.str(), name);
+    names_.push_back(name);
+    parameters_.push_back(t);
+  }
+  KILN_CHECK(
+      !parameters_.empty(), invalid,
+      "DistributedDataParallel ({}): not needed, for no parameter requires a gradient ({} parameters, {} "
+      "ignored)",
+      loc.str(), module.named_parameters().size(), options_.ignore.size());
+  communicator_ = std::make_shared<Communicator>(std::move(group));
+  verify(all, loc);
+  if (options_.init_sync) {
+    all.insert(all.end(), buffers.begin(), buffers.end());
+    broadcast(all, loc);
+  }
+  for (const Tensor& p : parameters_)
+    sizes_.push_back({p.numel() * static_cast<int64_t>(dtype_size(p.dtype())), p.dtype()});
+  initial_ = listed(kiln::initial_buckets(sizes_, caps_, true), sizes_);
+  observer_ = std::make_shared<Observer>(*this);
+  for (const Tensor& p : parameters_) p.impl()->observer = observer_;
+  register_module("module", module);
+}
+
+DistributedDataParallel::~DistributedDataParallel() {
+  for (const Tensor& p : parameters_) p.impl()->observer.reset();
+}
+
+/// All ranks must have the same parameters: each reads what the others have, so that all of them raise.
+void DistributedDataParallel::verify(const NamedTensors& tensors, Loc loc) {
+  ProcessGroup& group = communicator_->group();
+  const std::string mine = text_of(tensors);
+  const auto key = [&](int rank) { return fmt::format("{}/parameters/{}", communicator_->prefix(), rank); };
+  group.store()->set(key(group.rank()), mine);
+  for (int peer = 0; peer < group.size(); ++peer) {
+    const auto theirs = group.store()->wait(key(peer), group.timeout());
+    KILN_CHECK(theirs, comm,
+               "DistributedDataParallel ({}): rank {} waited {:.3g} s for rank {}, which has not come here",
+               loc.str(), group.rank(), group.timeout().count(), peer);
+    if (*theirs == mine) continue;
+    const std::vector<std::string> a = lines_of(mine), b = lines_of(*theirs);
+    size_t at = 0;
+    while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
+    const auto say = [&](const std::vector<std::string>& lines) {
+      return at < lines.size() ? lines[at] : "nothing";
+    };
+    throw Error(
+        ErrorKind::comm,
+        fmt::format("DistributedDataParallel ({}): the models differ in parameter {}: rank {} has {} ({} "
+                    "in all), rank {} has {} ({} in all)",
+                    loc.str(), at, group.rank(), say(a), a.size(), peer, say(b), b.size()),
+        loc);
+  }
+}
+
+void DistributedDataParallel::broadcast(const NamedTensors& tensors, Loc loc) {
+  NoGrad guard;
+  std::vector<std::pair<Tensor, Tensor>> copies;  // strided tensors and their dense copies
+  std::vector<WorkPtr> works;
+  for (const auto& [name, t] : tensors) {
+    Tensor dense = t;
+    if (!t.is_contiguous()) {
+      dense = t.detach().clone();
+      copies.emplace_back(t, dense);
+    }
+    works.push_back(communicator_->group().broadcast(dense.impl()->ref().data, dense.numel(), dense.dtype(),
+                                                     0, {"parameters of rank 0", loc}));
+    ++dense.impl()->storage->version;
+  }
+  for (const WorkPtr& w : works) w->wait();
+  for (auto& [t, dense] : copies) Tensor(t).copy_(dense);
+}
+
+Tensor DistributedDataParallel::forward(const Tensor& x) {
+  prepare(detail::caller_loc());
+  return module_(x, detail::caller_loc());
+}
+Tensor DistributedDataParallel::forward(const Tensor& a, const Tensor& b) {
+  prepare(detail::caller_loc());
+  return module_(a, b, detail::caller_loc());
+}
+Tensor DistributedDataParallel::forward(const Tensor& a, const Tensor& b, const Tensor& c) {
+  prepare(detail::caller_loc());
+  return module_(a, b, c, detail::caller_loc());
+}
+
+DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& ddp) : ddp_(ddp), before_(ddp.sync_) {
+  ddp.sync_ = false;
+}
+DistributedDataParallel::NoSync::~NoSync() { ddp_.sync_ = before_; }
+
+std::string DistributedDataParallel::names_of_missing() const {
+  std::string out;
+  for (size_t i = 0; i < names_.size(); ++i)
+    if (std::find(ready_.begin(), ready_.end(), i) == ready_.end())
+      out += (out.empty() ? "" : ", ") + names_[i];
+  return out;
+}
+
+/// A forward begins a step.
+void DistributedDataParallel::prepare(Loc loc) {
+  if (!detail::state().grad_enabled) return;
+  KILN_CHECK(
+      phase_ != Phase::armed || ready_.empty(), invalid,
+      "DistributedDataParallel ({}): expected to have finished reduction in the prior iteration, begun by "
+      "the "
+      "forward at {}: no gradient came for {} (every parameter must be used in producing loss; freeze those "
+      "that are not, with requires_grad_(false), before wrapping)",
+      loc.str(), forward_loc_.str(), names_of_missing());
+  forward_loc_ = loc;
+  ready_.clear();
+  phase_ = sync_ ? Phase::armed : Phase::idle;
+  if (sync_) detail::note_communicator(communicator_);
+}
+
+/// Parameters have new gradients: when all have, they are reduced.
+void DistributedDataParallel::ready(const std::vector<detail::ImplPtr>& leaves, Loc loc) {
+  if (phase_ == Phase::idle) return;
+  KILN_CHECK(
+      phase_ != Phase::done, invalid,
+      "backward ({}): the gradients of the forward at {} have been reduced by DistributedDataParallel "
+      "already; this second backward's would be this rank's alone (add the losses up and call backward once, "
+      "or use no_sync)",
+      loc.str(), forward_loc_.str());
+  for (const detail::ImplPtr& leaf : leaves) {
+    const auto at = std::find_if(parameters_.begin(), parameters_.end(),
+                                 [&](const Tensor& p) { return p.impl() == leaf; });
+    const auto index = static_cast<size_t>(at - parameters_.begin());
+    KILN_CHECK(
+        std::find(ready_.begin(), ready_.end(), index) == ready_.end(), invalid,
+        "backward ({}): expected to mark a variable ready only once, but '{}' got a gradient twice since the "
+        "forward at {} (it is used by two backwards; use no_sync, or one backward)",
+        loc.str(), names_[index], forward_loc_.str());
+    ready_.push_back(index);
+  }
+  if (ready_.size() < parameters_.size()) return;
+  if (rebuilt_.empty()) rebuild(loc);
+  reduce(loc);
+  phase_ = Phase::done;
+}
+
+/// Buckets in the order in which rank 0's gradients are ready, before anything is reduced: agreement makes
+/// sure that no rank uses others.
+void DistributedDataParallel::rebuild(Loc loc) {
+  ProcessGroup& group = communicator_->group();
+  const std::string key = communicator_->prefix() + "/ready";
+  if (group.rank() == 0) group.store()->set(key, ints_text(ready_));
+  const auto order = group.store()->wait(key, group.timeout());
+  KILN_CHECK(order, comm,
+             "backward ({}): rank {} waited {:.3g} s for rank 0's first backward, whose order of gradients "
+             "makes the "
+             "buckets",
+             loc.str(), group.rank(), group.timeout().count());
+  rebuilt_ = listed(rebuild_buckets(sizes_, caps_, parse_ints(*order)), sizes_);
+}
+
+void DistributedDataParallel::reduce(Loc loc) {
+  NoGrad guard;
+  std::vector<const Tensor*> operands;
+  std::vector<std::vector<Tensor>> buckets;
+  // A trace holds what it communicates by, so that no other can have this address.
+  std::vector<int64_t> ints = {reinterpret_cast<intptr_t>(communicator_.get())};
+  std::vector<Tensor> grads;
+  for (const GradientBucket& b : rebuilt_) {
+    ints.push_back(static_cast<int64_t>(b.parameters.size()));
+    buckets.emplace_back();
+    for (size_t i : b.parameters) buckets.back().push_back(parameters_[i].grad());
+    grads.insert(grads.end(), buckets.back().begin(), buckets.back().end());
+  }
+  for (const Tensor& g : grads) operands.push_back(&g);
+  const Scalar scalars[] = {1.0 / communicator_->group().size()};
+  detail::call_many("DistributedDataParallel.reduce", loc, operands, ints, scalars, [&](const auto& s) {
+    const std::vector<Tensor> sums = detail::all_reduce(communicator_, buckets, s[0], loc);
+    for (size_t i = 0; i < grads.size(); ++i) detail::assign(grads[i], sums[i]);
+    return std::vector<Tensor>{};
+  });
+  reductions_ += static_cast<int64_t>(rebuilt_.size());
+}
+
+}  // namespace kiln::nn

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// DistributedDataParallel: every rank runs the same model on its own part of the batch, and a backward leaves
+// the mean of the ranks' gradients in every `.grad`. Gradients are reduced in buckets, by PyTorch's rules;
+// inside a compiled step the backward's kernels write them where they are sent from, and the optimizer waits
+// for them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "frontend/nn/module.h"
+#include "ir/buckets.h"
+
+namespace kiln {
+class Communicator;
+class ProcessGroup;
+}  // namespace kiln
+
+namespace kiln::nn {
+
+struct DistributedDataParallelOptions {
+  /// Bytes of a bucket, in MiB; fractions are allowed. Unset: 25, with a first bucket of 1.
+  std::optional<double> bucket_cap_mb;
+  /// Caps of the buckets one by one, in MiB; the last one repeats. Overrides bucket_cap_mb.
+  std::vector<double> bucket_cap_mb_list;
+  /// Check that all ranks have the same parameters, and give all the values of rank 0.
+  bool init_sync = true;
+  /// Full names of parameters and buffers that are left alone.
+  std::set<std::string> ignore;
+};
+
+/// What one bucket holds.
+struct GradientBucket {
+  int64_t bytes = 0;
+  std::vector<size_t>
+      parameters;  ///< places in DistributedDataParallel::reduced_names(), in the bucket's order
+};
+
+/// A module that calls the one it wraps, whose names get the prefix "module.". Parameters must not be added
+/// or replaced afterwards. Source: torch.nn.parallel.DistributedDataParallel.
+class DistributedDataParallel : public Module {
+ public:
+  /// Blocks: until all ranks of `group` are here. Throws: invalid, when no parameter requires a gradient, or
+  /// a cap is not positive; comm, naming the first parameter in which two ranks differ, or the ranks that are
+  /// missing.
+  DistributedDataParallel(Module& module, std::shared_ptr<ProcessGroup> group,
+                          DistributedDataParallelOptions options = {}, Loc loc = Loc::current());
+  ~DistributedDataParallel() override;
+
+  /// The wrapped module's. Throws: invalid, when parameters got no gradient since the last call, naming them.
+  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& a, const Tensor& b) override;
+  Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) override;
+
+  Module& module() { return module_; }
+
+  /// While alive, forwards begin steps whose gradients stay this rank's own and add up; the first backward of
+  /// a forward after it reduces the sum. Source: DistributedDataParallel.no_sync.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& ddp);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallel& ddp_;
+    bool before_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// Names of the parameters whose gradients are reduced, in registration order.
+  const std::vector<std::string>& reduced_names() const { return names_; }
+  /// As made before any backward: one for each dtype, as partial ones could not be filled in order yet.
+  const std::vector<GradientBucket>& initial_buckets() const { return initial_; }
+  /// As they are reduced, made at the first backward from the order in which its gradients were ready on rank
+  /// 0; empty before.
+  const std::vector<GradientBucket>& rebuilt_buckets() const { return rebuilt_; }
+  /// Buckets reduced so far.
+  int64_t reductions() const { return reductions_; }
+
+ private:
+  struct Observer;
+  enum class Phase : uint8_t {
+    idle,   ///< no forward yet, or a forward under no_sync: gradients stay here
+    armed,  ///< a forward has begun a step: its gradients will be reduced
+    done,   ///< they have been
+  };
+  void prepare(Loc loc);
+  void ready(const std::vector<std::shared_ptr<detail::TensorImpl>>& leaves, Loc loc);
+  void rebuild(Loc loc);
+  void reduce(Loc loc);
+  std::string names_of_missing() const;
+  void verify(const NamedTensors& tensors, Loc loc);
+  void broadcast(const NamedTensors& tensors, Loc loc);
+
+  Module& module_;
+  const DistributedDataParallelOptions options_;
+  const BucketCaps caps_;
+  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Observer> observer_;
+  std::vector<Tensor> parameters_;
+  std::vector<std::string> names_;
+  std::vector<BucketParam> sizes_;
+  std::vector<GradientBucket> initial_, rebuilt_;
+  std::vector<size_t> ready_;  ///< of this step, in order
+  Phase phase_ = Phase::idle;
+  bool sync_ = true;
+  Loc forward_loc_;
+  int64_t reductions_ = 0;
+};
+
+}  // namespace kiln::nn
