@@ -79,7 +79,7 @@ std::string BucketTable::reason(size_t b) const {
   return fmt::format(
       "{}partition {} of {}, cut at gradient buckets of {} bytes (CompileOptions::split; leave it unset to "
       "compile one graph)",
-      line.empty() ? "" : line + ": ", b + 1, buckets.size(), caps.cap);
+      line.empty() ? "" : line + ": ", b + 1, buckets.size(), options.cap);
 }
 
 void BucketTable::log() const {
@@ -89,7 +89,7 @@ void BucketTable::log() const {
     kiln::log(LogLevel::debug, "split: no parameters, the graph is not split");
     return;
   }
-  kiln::log(LogLevel::info, "split: bucket cap {} bytes, {} buckets", caps.cap, buckets.size());
+  kiln::log(LogLevel::info, "split: bucket cap {} bytes, {} buckets", options.cap, buckets.size());
   kiln::log(LogLevel::debug, "split: the buckets:\n{}", to_string());
   const std::string extended = extensions();
   if (!extended.empty())
@@ -101,19 +101,19 @@ void BucketTable::log() const {
 }
 
 BucketTable split_at_buckets(std::span<const SplitOp> ops, std::span<const SplitParam> params,
-                             const SplitCaps& caps) {
+                             const SplitOptions& options) {
   KILN_CHECK(
-      caps.first <= caps.cap, invalid,
+      options.first <= options.cap, invalid,
       "split: the first bucket should not be larger than the others; got a first cap of {} bytes and a "
       "cap of {}",
-      caps.first, caps.cap);
+      options.first, options.cap);
   const auto end = static_cast<int>(ops.size());
   std::vector<BucketTable::Bucket> backward(1);  // the open one is the last
   backward[0].begin = backward[0].end = end;
   for (int i = end - 1; i >= 0; --i) {
     const SplitOp& o = ops[static_cast<size_t>(i)];
     BucketTable::Bucket* open = &backward.back();
-    if (open->bytes >= caps.cap || (backward.size() == 1 && open->bytes >= caps.first)) {
+    if (open->bytes >= options.cap || (backward.size() == 1 && open->bytes >= options.first)) {
       if (is_read_outside(*open, ops)) {
         open = &backward.emplace_back();
         open->end = i + 1;
@@ -122,9 +122,11 @@ BucketTable split_at_buckets(std::span<const SplitOp> ops, std::span<const Split
       }
     }
     open->begin = i;
-    for (int p : o.params) {
-      open->bytes += params[static_cast<size_t>(p)].bytes;
-      open->params.push_back(params[static_cast<size_t>(p)].name);
+    for (int i : o.params) {
+      const SplitParam& p = params[static_cast<size_t>(i)];
+      if (std::count(options.ignored.begin(), options.ignored.end(), p.name)) continue;
+      open->bytes += p.bytes;
+      open->params.push_back(p.name);
     }
   }
   if (backward.size() > 1 && backward.back().bytes == 0) {
@@ -133,7 +135,7 @@ BucketTable split_at_buckets(std::span<const SplitOp> ops, std::span<const Split
   }
   for (BucketTable::Bucket& b : backward)
     if (b.begin < end) b.loc = ops[static_cast<size_t>(b.begin)].loc;
-  return {caps, {backward.rbegin(), backward.rend()}};
+  return {options, {backward.rbegin(), backward.rend()}};
 }
 
 }  // namespace kiln

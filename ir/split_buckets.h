@@ -13,12 +13,12 @@
 
 namespace kiln {
 
-/// Sizes at which buckets close. A first cap larger than the cap of the others is an error, since the first
-/// reduction should start early; PyTorch does not take a wrapper's explicit cap over as the first one.
-struct SplitCaps {
+/// Where buckets close. A first cap larger than the cap of the others is an error, since the first reduction
+/// should start early; PyTorch does not take a wrapper's explicit cap over as the first one.
+struct SplitOptions {
   int64_t cap = kBucketCapBytes;      ///< bytes after which a bucket closes
   int64_t first = kFirstBucketBytes;  ///< the same for the bucket whose gradients are ready first
-  bool operator==(const SplitCaps&) const = default;
+  std::vector<std::string> ignored;   ///< names of parameters that are not reduced: their bytes do not count
 };
 
 /// A parameter whose gradient is reduced.
@@ -45,7 +45,7 @@ struct BucketTable {
     int64_t full_bytes = 0;           ///< with extra ops: bytes before the first of them
     SourceLoc loc = {};               ///< of its first op
   };
-  SplitCaps caps;
+  SplitOptions options;
   std::vector<Bucket> buckets;  ///< in forward order; one: the forward is not cut
 
   /// A grid of index, size and parameter names. Index 0 is the bucket whose gradients are ready first.
@@ -59,11 +59,11 @@ struct BucketTable {
 };
 
 /// From the last op to the first, each joins the open bucket and adds the bytes of its parameters, once for
-/// each operand: a parameter that two ops share counts in both. Before that the bucket is closed, if it holds
-/// its cap or more and one of its results is read outside it. Ops before the first parameter join the bucket
-/// of that. Every op is in exactly one bucket, and there is at least one.
+/// each operand: a parameter that two ops share counts in both, an ignored one nowhere. Before that the
+/// bucket is closed, if it holds its cap or more and one of its results is read outside it. Ops before the
+/// first parameter join the bucket of that. Every op is in exactly one bucket, and there is at least one.
 /// Throws: invalid, for caps that do not fit together.
 BucketTable split_at_buckets(std::span<const SplitOp> ops, std::span<const SplitParam> params,
-                             const SplitCaps& caps);
+                             const SplitOptions& options);
 
 }  // namespace kiln

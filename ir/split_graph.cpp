@@ -163,7 +163,7 @@ class Splitter {
     }
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Value v = g_.nodes[i].out;
-      if (part_of_[i] != p) continue;
+      if (part_of_[i] != p || std::count(b.part.outputs.begin(), b.part.outputs.end(), v)) continue;
       if (std::none_of(kept_.begin(), kept_.end(), [&](int q) { return reads(q).count(v.id) > 0; })) continue;
       b.part.graph.add_output(b.value.at(v.id));
       add(v, -1);

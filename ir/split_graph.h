@@ -17,13 +17,13 @@ struct GraphPart {
   std::vector<Value> inputs;   ///< per input of `graph`: the value of the whole graph
   std::vector<Value> outputs;  ///< per output of `graph`: the value of the whole graph
   std::vector<int>
-      output_of;  ///< per output of `graph`: output of the whole graph, or -1: read by other parts
+      output_of;  ///< per output of `graph`: output of the whole graph, or -1: only read by other parts
 };
 
 /// Cuts `g`; `part_of[i]` is the part of node i, from 0 on. Parts are in an order in which they can run, the
-/// lowest index first where there is a choice; those that give nothing are left out. Nothing is copied but
-/// values that cross: an input of `g` is an input of each part that reads it. Outputs that are inputs of `g`
-/// are results of the last part.
+/// lowest index first where there is a choice; those that give nothing are left out. An input of `g` is an
+/// input of each part that reads it, and an output that an earlier part gives may be read by later ones.
+/// Outputs that are inputs of `g` are results of the last part.
 ///
 /// In place: only the last part keeps the aliases of its outputs. Those of others are plain results, for the
 /// caller to copy when all parts have run and all guards hold, so that no part reads what another has

@@ -12,6 +12,7 @@ using Taken = std::vector<std::vector<int>>;
 struct Chain {
   std::vector<SplitOp> ops;
   std::vector<SplitParam> params;
+  std::vector<std::string> ignored = {};
   explicit Chain(const Taken& taken, std::vector<int64_t> bytes = {}) {
     for (size_t i = 0; i < taken.size(); ++i) {
       ops.push_back({taken[i], {}, i + 1 == taken.size(), {}});
@@ -22,7 +23,7 @@ struct Chain {
     for (size_t i = 0; i < bytes.size(); ++i) params[i].bytes = bytes[i];
   }
   BucketTable split(int64_t cap, int64_t first) const {
-    return split_at_buckets(ops, params, {.cap = cap, .first = first});
+    return split_at_buckets(ops, params, {cap, first, ignored});
   }
 };
 
@@ -48,6 +49,12 @@ TEST(SplitBuckets, B11_B12_FromTheLastOpToTheFirst) {
 
 TEST(SplitBuckets, B15_B16_ParametersCountOncePerOperand) {
   EXPECT_EQ(text(Chain(Taken{{0, 1}, {0}, {0, 0}}).split(20, 20)), "[0,2) 30: 0 0 1 | [2,3) 20: 0 0");
+}
+
+TEST(SplitBuckets, B21_IgnoredParametersDoNotCount) {
+  Chain c(Taken{{0}, {1}, {2, 3}});
+  c.ignored = {"1", "3"};
+  EXPECT_EQ(text(c.split(10, 10)), "[0,2) 10: 0 | [2,3) 10: 2");
 }
 
 TEST(SplitBuckets, B22_B23_OpsBeforeTheFirstParameterJoinItsBucket) {
