@@ -22,6 +22,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.max_builds = o.max_builds;
   s.threads = o.threads;
   s.frozen = o.frozen;
+  s.split = o.split;
   if (o.profile) s.profiler = std::make_shared<Profiler>();
   s.loc = loc;
   return trie;
@@ -32,9 +33,22 @@ CallableStats trie_stats(Trie& trie) {
   stats.calls = trie.calls;
   if (const auto& p = trie.options.profiler) stats.profile = p->table(machine_limits(default_threads()));
   std::lock_guard lock(trie.mutex);
-  for (const BuildRecord& b : trie.builds)
-    stats.builds.push_back({b.reason, b.seconds, b.nodes, b.kernels, b.compiled, b.from_cache, b.arena_bytes,
-                            b.saved_bytes, b.work});
+  for (const BuildRecord& b : trie.builds) {
+    stats.builds.push_back({b.reason,
+                            b.seconds,
+                            b.nodes,
+                            b.kernels,
+                            b.compiled,
+                            b.from_cache,
+                            b.arena_bytes,
+                            b.saved_bytes,
+                            b.work,
+                            b.buckets,
+                            {}});
+    for (const BucketTable& t : b.buckets)
+      for (size_t i = 0; i < t.buckets.size() && t.buckets.size() > 1; ++i)
+        stats.builds.back().breaks.push_back(t.reason(i));
+  }
   return stats;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "frontend/frozen.h"
 #include "frontend/tensor.h"
+#include "ir/split_buckets.h"
 
 namespace kiln {
 
@@ -34,6 +36,13 @@ struct CompileOptions {
   /// Threads that a step may use, where its work is worth them; 0: KILN_NUM_THREADS, else all the process may
   /// run on.
   int threads = 0;
+  /// The forward (ops before the first backward of a call) is cut at gradient buckets by PyTorch's
+  /// DDPOptimizer rule. Its partitions are compiled and cached each by itself and run one after the other,
+  /// and a backward outside the callable gives the gradients of a bucket before it computes those of the
+  /// next, so that their reduction overlaps it. Parameters are leaves that require grad and that a module has
+  /// named. If the cuts do not fit those of a DistributedDataParallel, steps are slower, never wrong. A
+  /// callable that runs inside another compiled one is part of that.
+  std::optional<SplitOptions> split;
 };
 
 /// One build: a trace that was recorded, and compiled or found in the cache.
@@ -49,6 +58,9 @@ struct Build {
   int64_t arena_bytes = 0;
   int64_t saved_bytes = 0;  ///< kept by each call for a backward outside it, beyond what the call returns
   std::vector<std::pair<double, double>> work;  ///< bytes to move and FLOPs of each launch of a call
+  /// With CompileOptions::split: the buckets of each stretch of forward ops between host reads, ...
+  std::vector<BucketTable> buckets;
+  std::vector<std::string> breaks;  ///< ... and why each partition of those that were cut is one
 };
 
 /// Seconds that a call of this build cannot go below here: each launch at the slower of what memory and

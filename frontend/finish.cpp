@@ -7,6 +7,7 @@
 
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
+#include "frontend/split.h"
 #include "ir/base/log.h"
 
 namespace kiln::detail {
@@ -164,7 +165,9 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (size_t i = 0; i < stage.outputs.size(); ++i) x.graph.outputs[i].guard = stage.outputs[i].check >= 0;
   stage.inputs = std::move(x.inputs);
   x.graph.name = trie_.options.name;
-  stage.program = build_program(x.graph, strides, trie_.options, build_);
+  if (stage.split && stage.split->table.buckets.size() > 1)
+    stage.program = build_split_program(x, *stage.split, strides, trie_.options, build_);
+  else stage.program = build_program(x.graph, strides, trie_.options, build_);
   // From here on views read what the stage leaves in memory: what it was computed from may be overwritten.
   auto left_in_memory = [&](Slot s) {
     SlotInfo info = r.slots[s];
@@ -206,19 +209,26 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   e.operands = {read};
   auto stage = std::make_shared<Stage>();
   const std::vector<Value> wanted = choose_outputs(e, *stage);
+  if (trie_.options.split) {
+    stage->split = std::make_shared<StageSplit>(split_stage(e, *recorder_, externals_, *trie_.options.split));
+    const BucketTable& table = stage->split->table;
+    if (table.buckets.back().end > 0) build_.buckets.push_back(table);
+    table.log();
+  }
   build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);
   std::vector<Slot> roots;
   if (kind == EventKind::end) roots = roots_of(*recorder_, live);
   if (kind == EventKind::outer_backward) roots = {read};
+  e.stage = stage;
   if (!roots.empty()) {
     StageOptions options = trie_.options;
     for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
+    options.bucket_of = buckets_of_path(e);
     stage->backward = std::make_shared<OuterBackward>(e.recorder, roots, options);
     if (kind == EventKind::end) build_.saved_bytes = saved_bytes(*stage);
   }
-  e.stage = std::move(stage);
   build_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return e;
 }

@@ -94,7 +94,8 @@ const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& wit
   if (!v.empty()) return v;
   std::vector<Value> roots;
   for (int i : with_grad) roots.push_back(root_value(i));
-  const OuterGraph outer = outer_backward(*recorder_, roots, hooked);
+  OuterGraph outer = outer_backward(*recorder_, roots, hooked);
+  end_parts_at_buckets(outer, options_.bucket_of);
   std::vector<Value> known = outer.grad_inputs;  // by number of the result
   const auto number = [&](Value g) {
     return static_cast<int>(std::find(known.begin(), known.end(), g) - known.begin());
@@ -104,8 +105,9 @@ const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& wit
   for (const std::vector<Value>& wanted : results_of_parts(outer, recorder_->graph.nodes.size())) {
     Part p = part(outer, known, wanted);
     known.insert(known.end(), wanted.begin(), wanted.end());
-    for (bool hooks = false; step != outer.steps.end() && !hooks; ++step) {
-      hooks = step->hooked.valid();
+    for (bool ended = false; step != outer.steps.end() && !ended; ++step) {
+      ended = step->ends_part;
+      const bool hooks = step->hooked.valid();
       const auto input = std::find(inputs_.begin(), inputs_.end(), step->input);
       p.actions.push_back({number(step->gradient), hooks ? -1 : static_cast<int>(input - inputs_.begin()),
                            hooks ? step->hooked.id : -1});

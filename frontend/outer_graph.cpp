@@ -127,7 +127,7 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const
     request.seeds.emplace_back(root, g);
   }
   request.on_grad = [&](Value v, Value g) {
-    OuterStep step{g, input_slot(r, v), {}, {}, 0};
+    OuterStep step{g, input_slot(r, v), {}, {}, 0, false};
     if (step.input != kAbsent) {
       // A slot may have had several values; what it gets is the sum.
       const auto former = std::find_if(out.steps.begin(), out.steps.end(),
@@ -138,6 +138,7 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const
       }
     } else if (hooked.count(v.id)) {
       step.hooked = v;
+      step.ends_part = true;
       step.replaced = out.graph.add_input(r.graph.type(v), InputKind::arg, "grad");
     } else {
       return g;
@@ -150,12 +151,21 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const
   return out;
 }
 
+void end_parts_at_buckets(OuterGraph& outer, const std::map<Slot, int>& bucket_of) {
+  std::map<int, size_t> last;
+  for (size_t i = 0; i < outer.steps.size(); ++i)
+    if (const auto bucket = bucket_of.find(outer.steps[i].input); bucket != bucket_of.end())
+      last[bucket->second] = i;
+  for (const auto& [bucket, step] : last)
+    if (step + 1 < outer.steps.size()) outer.steps[step].ends_part = true;
+}
+
 std::vector<std::vector<Value>> results_of_parts(const OuterGraph& outer, size_t path_nodes) {
   const Graph& g = outer.graph;
   std::vector<int> part_of(static_cast<size_t>(g.value_count()), -1);  // -1: of the path, or given
   std::vector<size_t> ends;
   for (const OuterStep& s : outer.steps)
-    if (s.hooked.valid()) ends.push_back(s.nodes);
+    if (s.ends_part) ends.push_back(s.nodes);
   int part = 0;
   for (size_t i = path_nodes; i < g.nodes.size(); ++i) {
     while (static_cast<size_t>(part) < ends.size() && i >= ends[static_cast<size_t>(part)]) ++part;
@@ -171,7 +181,7 @@ std::vector<std::vector<Value>> results_of_parts(const OuterGraph& outer, size_t
     const auto v = static_cast<size_t>(s.gradient.id);
     needed[v] = true;
     if (!given[v]) results[static_cast<size_t>(part_of[v] < 0 ? part : part_of[v])].insert(s.gradient.id);
-    if (s.hooked.valid()) ++part;
+    if (s.ends_part) ++part;
   }
   for (size_t i = g.nodes.size(); i-- > path_nodes;) {
     const Node& n = g.nodes[i];

@@ -3,6 +3,7 @@
 // nothing of memory: frontend/outer.h runs it.
 #pragma once
 
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,10 +15,11 @@ namespace kiln::detail {
 /// What happens when a gradient is complete, in the order of an eager walk.
 struct OuterStep {
   Value gradient;
-  Slot input = kAbsent;  ///< the slot that receives it, a leaf or an external; or
-  Value hooked;          ///< the value whose hooks see it, and
-  Value replaced;        ///< the graph input that takes its place
-  size_t nodes = 0;      ///< of the graph, when this happens
+  Slot input = kAbsent;    ///< the slot that receives it, a leaf or an external; or
+  Value hooked;            ///< the value whose hooks see it, and
+  Value replaced;          ///< the graph input that takes its place
+  size_t nodes = 0;        ///< of the graph, when this happens
+  bool ends_part = false;  ///< what comes before runs before what comes after: hooks, and ends of buckets
 };
 
 /// The path's graph with the derivative of `roots` appended. Nodes that the path already has are not
@@ -34,7 +36,11 @@ Slot input_slot(const Recorder& r, Value v);
 /// Throws: unsupported, "backward through <op> (file:line): it has no derivative".
 OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const std::set<int>& hooked = {});
 
-/// What each part of the backward between two calls of hooks gives: gradients, and values that later parts
+/// Ends a part where the last gradient of a bucket is complete. `bucket_of`: the bucket of each input slot
+/// that has one.
+void end_parts_at_buckets(OuterGraph& outer, const std::map<Slot, int>& bucket_of);
+
+/// What each part of the backward gives: gradients, and values that later parts
 /// read.
 std::vector<std::vector<Value>> results_of_parts(const OuterGraph& outer, size_t path_nodes);
 

@@ -39,6 +39,7 @@ class Extractor {
       std::vector<Value> in;
       for (Value v : n.in) in.push_back(map_[static_cast<size_t>(v.id)]);
       map_[static_cast<size_t>(n.out.id)] = out_.graph.add_node(n.op, in, n.attrs, n.origin);
+      out_.node_values.push_back(n.out);
     }
     for (Value v : wanted) out_.graph.add_output(map_[static_cast<size_t>(v.id)]);
     return std::move(out_);

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "frontend/communication.h"
 #include "frontend/trace.h"
 #include "ir/interpret.h"
+#include "ir/split_buckets.h"
 
 namespace kiln {
 class Profiler;
@@ -30,7 +33,10 @@ struct StageOptions {
   std::string name = "fn";
   std::shared_ptr<Profiler> profiler;  ///< null: not timed
   SourceLoc loc;
-  std::vector<Sizes> external_strides;  ///< of the path's externals (backward outside the callable)
+  std::optional<SplitOptions> split;
+  // Of a path, for its backward outside the callable:
+  std::vector<Sizes> external_strides;
+  std::map<Slot, int> bucket_of;  ///< with split: the bucket of each parameter
 };
 
 /// Where a stage input comes from.
@@ -78,6 +84,7 @@ struct LiveView {
 };
 
 class OuterBackward;
+struct StageSplit;
 
 struct Stage {
   std::vector<StageInput> inputs;
@@ -86,6 +93,7 @@ struct Stage {
   std::vector<LiveView> views;  ///< at the end of a call
   std::vector<ValueCheck> checks;
   std::unique_ptr<Program> program;
+  std::shared_ptr<const StageSplit> split;  ///< with CompileOptions::split
   std::vector<Slot> consumed;               ///< live results whose history a backward has used up
   std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated
 };
@@ -95,6 +103,7 @@ struct Extracted {
   Graph graph;
   std::vector<StageInput> inputs;
   std::vector<Value> input_values;  ///< path value of each input
+  std::vector<Value> node_values;   ///< path value of each node
   std::string lost;                 ///< text of an input that was written over, if any: nothing can run
 };
 /// `gradients` are inputs that the caller gives (a backward outside the callable).

@@ -15,6 +15,7 @@
 #include "frontend/tensor.h"
 #include "ir/autodiff.h"
 #include "ir/graph.h"
+#include "ir/split_buckets.h"
 
 namespace kiln::detail {
 
@@ -176,6 +177,7 @@ struct BuildRecord {
   int64_t arena_bytes = 0, saved_bytes = 0;
   bool from_cache = false;
   std::vector<std::pair<double, double>> work;  ///< bytes and FLOPs of each launch
+  std::vector<BucketTable> buckets;             ///< with CompileOptions::split: of each stage with ops
 };
 
 }  // namespace kiln::detail
