@@ -227,23 +227,23 @@ std::string compiler_key(const CpuTarget& target) {
 }
 
 void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, int threads,
+                  const std::function<bool(size_t)>& wanted,
                   const std::function<void(size_t, std::string&&)>& done) {
-  if (sources.empty()) return;
-  const jit::Api& api = jit_api();
   const std::vector<std::string> flags = common_flags(target);
   std::vector<std::exception_ptr> errors(sources.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++) {
       try {
-        done(i, compile_one(api, sources[i], flags, sources.size() >= kPrecompileFrom));
+        if (!wanted(i)) continue;
+        done(i, compile_one(jit_api(), sources[i], flags, sources.size() >= kPrecompileFrom));
       } catch (...) {
         errors[i] = std::current_exception();
       }
     }
   };
   std::vector<std::jthread> team;
-  const size_t helpers = std::min<size_t>(std::max(threads, 1), sources.size()) - 1;
+  const size_t helpers = std::min<size_t>(std::max(threads, 1), std::max<size_t>(sources.size(), 1)) - 1;
   try {
     for (size_t i = 0; i < helpers; ++i) team.emplace_back(work);
   } catch (const std::system_error& e) {  // fewer make the same objects
@@ -258,7 +258,9 @@ void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, i
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
                                          int threads) {
   std::vector<std::string> objects(sources.size());
-  compile_each(sources, target, threads, [&](size_t i, std::string&& o) { objects[i] = std::move(o); });
+  compile_each(
+      sources, target, threads, [](size_t) { return true; },
+      [&](size_t i, std::string&& o) { objects[i] = std::move(o); });
   return objects;
 }
 

@@ -32,8 +32,10 @@ std::string compiler_key(const CpuTarget& target);
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
                                          int threads);
 
-/// As compile_objects, but hands over each object as soon as it is made, on the thread that made it.
+/// As compile_objects, but asks before each source whether it is `wanted`, and hands over each object as soon
+/// as it is made, both on the thread that makes it.
 void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, int threads,
+                  const std::function<bool(size_t)>& wanted,
                   const std::function<void(size_t, std::string&&)>& done);
 
 /// Links objects to one ELF shared object that exports exactly `names`. It may import memory and math

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of an entry: Header, key text, payload. The checksum covers all of it, its own field as zero.
 #include "codegen/disk_cache.h"
 
 #include <fcntl.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 #include "ir/base/atomic_file.h"
@@ -26,100 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'K', 'I', 'L', 'N', 'E', 'N', 'T', 'R'};
-constexpr uint32_t kVersion = 1;
 constexpr int64_t kMinute = 60, kDay = 24 * 3600;
-
-struct Header {
-  char magic[8];
-  uint32_t version;
-  uint32_t header_size;
-  uint64_t key_size, payload_size;
-  uint64_t check_hi, check_lo;
-};
-static_assert(sizeof(Header) == 48);
-
-std::string full_key(std::string_view kind, std::string_view key) { return fmt::format("{}\n{}", kind, key); }
-
-Header make_header(size_t key_size, size_t payload_size) {
-  Header h{};
-  std::memcpy(h.magic, kMagic, sizeof kMagic);
-  h.version = kVersion;
-  h.header_size = sizeof h;
-  h.key_size = key_size;
-  h.payload_size = payload_size;
-  return h;
-}
-
-std::string encode(std::string_view key, std::string_view payload) {
-  Header h = make_header(key.size(), payload.size());
-  std::string bytes(reinterpret_cast<const char*>(&h), sizeof h);
-  bytes.append(key).append(payload);
-  const Hash128 check = hash128(bytes);
-  h.check_hi = check.hi;
-  h.check_lo = check.lo;
-  std::memcpy(bytes.data(), &h, sizeof h);
-  return bytes;
-}
-
-enum class Found { entry, absent, other_key, damaged };
-
-// True if these first bytes can begin an entry of `size` bytes.
-bool header_fits(const Header& h, uint64_t size) {
-  const Header expected = make_header(h.key_size, h.payload_size);
-  if (std::memcmp(&h, &expected, offsetof(Header, check_hi)) != 0) return false;
-  const uint64_t body = size - sizeof h;
-  return h.key_size <= body && h.payload_size == body - h.key_size;
-}
-
-// Turns the bytes of an entry whose header fits into its payload.
-Found decode(std::string& bytes, std::string_view key) {
-  Header h;
-  std::memcpy(&h, bytes.data(), sizeof h);
-  const Header unchecked = make_header(h.key_size, h.payload_size);
-  std::memcpy(bytes.data(), &unchecked, sizeof unchecked);
-  if (hash128(bytes) != Hash128{h.check_hi, h.check_lo}) return Found::damaged;
-  if (std::string_view(bytes).substr(sizeof h, h.key_size) != key) return Found::other_key;
-  bytes.erase(0, sizeof h + h.key_size);
-  return Found::entry;
-}
-
-struct Fd {
-  int fd;
-  ~Fd() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-// Whole content of an open file that looks like an entry. False on any error, also when it is shorter than it
-// was.
-bool read_all(int fd, std::string& out) {
-  struct stat st;
-  Header h;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return false;
-  // First the header alone: no memory is taken on the word of a damaged file.
-  if (pread(fd, &h, sizeof h, 0) != sizeof h || !header_fits(h, static_cast<uint64_t>(st.st_size)))
-    return false;
-  out.resize(static_cast<size_t>(st.st_size));
-  for (size_t at = 0; at < out.size();) {
-    const ssize_t n = pread(fd, out.data() + at, out.size() - at, static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += static_cast<size_t>(n);
-  }
-  return std::memcmp(out.data(), &h, sizeof h) == 0;
-}
-
-Found read_entry(const std::string& path, std::string_view key, std::string& bytes) {
-  // Not blocking: whatever stands under the name, a pipe included, must not hang a start.
-  const Fd file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) return errno == ENOENT || errno == ENOTDIR ? Found::absent : Found::damaged;
-  if (!read_all(file.fd, bytes)) return Found::damaged;
-  const Found found = decode(bytes, key);
-  // The time of last use; a read-only folder keeps its order of writing.
-  if (found == Found::entry) futimens(file.fd, nullptr);
-  return found;
-}
 
 // Code is run from here: folders that Kiln makes are the user's alone.
 void make_folders(const fs::path& folder) {
@@ -153,7 +60,10 @@ struct File {
 bool is_entry_name(std::string_view name) {
   return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
-bool is_temporary_name(std::string_view name) { return name.starts_with('.') && name.ends_with(".tmp"); }
+// What a killed process leaves behind: half an entry, or a claim that nobody holds.
+bool is_temporary_name(std::string_view name) {
+  return name.starts_with('.') && (name.ends_with(".tmp") || name.ends_with(".lock"));
+}
 
 // Calls f(name, file) for every regular file two levels down. Files that vanish meanwhile are skipped.
 template <typename F>
@@ -177,50 +87,69 @@ bool remove_if_older(const std::string& path, int64_t time) {
 
 }  // namespace
 
-DiskCache::DiskCache(std::string folder, int64_t limit_bytes)
-    : folder_(std::move(folder)), limit_(limit_bytes) {}
+DiskCache::DiskCache(std::string folder, int64_t limit_bytes, std::chrono::milliseconds patience)
+    : folder_(std::move(folder)), limit_(limit_bytes), patience_(patience) {}
 
 DiskCache::DiskCache() : DiskCache(default_folder(), option_int("KILN_CACHE_LIMIT_MB") << 20) {}
 
-std::string DiskCache::path_of(std::string_view kind, std::string_view key) const {
+std::string DiskCache::folder_of(std::string_view kind) const {
   KILN_ASSERT(!kind.empty() && kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == kind.npos,
               "cache: bad kind '{}'", kind);
-  return fmt::format("{}/{}/{}", folder_, kind, hash128(full_key(kind, key)).hex());
+  return fmt::format("{}/{}", folder_, kind);
 }
 
-std::optional<std::string> DiskCache::load(std::string_view kind, std::string_view key) {
+std::string DiskCache::path_of(std::string_view kind, std::string_view key) const {
+  return fmt::format("{}/{}", folder_of(kind), hash128(entry_key(kind, key)).hex());
+}
+
+std::optional<std::string> DiskCache::load(std::string_view kind, std::string_view key, bool again) {
   const std::string path = path_of(kind, key);
-  std::string bytes;
-  Found found = read_entry(path, full_key(kind, key), bytes);
-  if (found == Found::entry && writable_by_all(fmt::format("{}/{}", folder_, kind))) {
+  EntryContent found = read_entry(path, true);
+  bool hit = found.state == EntryState::good && found.full_key == entry_key(kind, key);
+  if (hit && writable_by_all(folder_of(kind))) {
     complain(fmt::format("cannot be trusted: everybody may write to its folder {} (chmod o-w)", kind));
-    found = Found::absent;
+    hit = false;
   }
-  if (found == Found::entry) {
+  if (hit) {
     ++hits_;
-    return bytes;
+    return std::move(found.payload);
   }
+  if (again) return std::nullopt;
   ++misses_;
-  if (found == Found::damaged) {
+  if (found.state == EntryState::damaged) {
     ++damaged_;
-    log(LogLevel::info, "cache entry {} is damaged; it is made again", path);
+    log(LogLevel::info, "cache entry {} is damaged: {}; it is made again", path, found.why);
   }
   return std::nullopt;
 }
 
 void DiskCache::store(std::string_view kind, std::string_view key, std::string_view payload) {
   const std::string path = path_of(kind, key);
-  const std::string bytes = encode(full_key(kind, key), payload);
+  const std::string bytes = encode_entry(entry_key(kind, key), payload);
   try {
     make_folders(fs::path(path).parent_path());
     write_file_atomically(path, bytes);
   } catch (const std::exception& e) {
-    ++failed_stores_;
+    if (failed_stores_++ == 0) {
+      const std::lock_guard lock(error_mutex_);
+      store_error_ = e.what();
+    }
     complain(fmt::format("cannot be written: {}", e.what()));
     return;
   }
   ++stores_;
   account(static_cast<int64_t>(bytes.size()));
+}
+
+FileLock DiskCache::claim(std::string_view kind, std::string_view key, bool wait) {
+  const fs::path path = path_of(kind, key);
+  try {
+    make_folders(path.parent_path());
+  } catch (const std::exception&) {
+    return {};  // store() says why
+  }
+  const std::string name = fmt::format("{}/.{}.lock", path.parent_path().string(), path.filename().string());
+  return FileLock(name, wait ? patience_ : std::chrono::milliseconds(0));
 }
 
 void DiskCache::complain(const std::string& why) {
@@ -264,6 +193,42 @@ int64_t DiskCache::sweep() {
   }
   total_ = total;
   return total;
+}
+
+std::vector<DiskCache::Entry> DiskCache::entries() const {
+  std::error_code ec;
+  const fs::directory_iterator folder(folder_, ec);
+  KILN_CHECK(!ec, io, "cache folder {}: {}", folder_, ec.message());
+  std::vector<Entry> out;
+  for_each_file(folder_, [&](const std::string& name, const File& file) {
+    if (!is_entry_name(name)) return;
+    struct statx more {};
+    const bool born = statx(AT_FDCWD, file.path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME, &more) == 0 &&
+                      (more.stx_mask & STATX_BTIME);
+    out.push_back({fs::path(file.path).parent_path().filename().string(), name, file.size, file.used,
+                   born ? static_cast<int64_t>(more.stx_btime.tv_sec) : 0});
+  });
+  std::sort(out.begin(), out.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
+  });
+  return out;
+}
+
+EntryContent DiskCache::read(const Entry& entry) const {
+  EntryContent out = read_entry(fmt::format("{}/{}/{}", folder_, entry.kind, entry.name), false);
+  if (out.state != EntryState::good) return out;
+  if (!out.full_key.starts_with(entry.kind + "\n") || hash128(out.full_key).hex() != entry.name)
+    return {EntryState::damaged, {}, {}, "it stands under another entry's name"};
+  return out;
+}
+
+bool DiskCache::remove(const Entry& entry) const {
+  return remove_if_older(fmt::format("{}/{}/{}", folder_, entry.kind, entry.name), entry.used + 1);
+}
+
+std::string DiskCache::store_error() const {
+  const std::lock_guard lock(error_mutex_);
+  return store_error_;
 }
 
 DiskCache::Stats DiskCache::stats() const { return {hits_, misses_, damaged_, stores_, failed_stores_}; }

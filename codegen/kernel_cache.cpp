@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/kernel_cache.h"
 
+#include <atomic>
 #include <chrono>
 #include <utility>
 #include <vector>
+
+#include "ir/base/error.h"
+#include "ir/base/log.h"
 
 namespace kiln {
 
@@ -22,41 +26,103 @@ std::string key_after(const std::string& compiler, const CpuSource& source) {
   return key + '\n' + source.name + '\n' + source.text;
 }
 
+/// The objects of one build: which are there, and which somebody is making.
+class Objects {
+ public:
+  Objects(std::span<const CpuSource> sources, const CpuTarget& target, DiskCache* cache, int threads)
+      : sources_(sources), target_(target), cache_(cache), threads_(threads), objects_(sources.size()) {
+    const std::string compiler = compiler_key(target);
+    for (const CpuSource& s : sources) keys_.push_back(key_after(compiler, s));
+  }
+
+  std::vector<std::string> make() {
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < sources_.size(); ++i)
+      if (!cache_ || !take(i, false)) missing.push_back(i);
+    // First what nobody else makes, then what others should have made meanwhile.
+    missing = compile(missing, false);
+    missing = compile(missing, true);
+    KILN_ASSERT(missing.empty(), "{} objects are nobody's", missing.size());
+    return std::move(objects_);
+  }
+  int compiled() const { return compiled_; }
+
+ private:
+  bool take(size_t i, bool again) {
+    std::optional<std::string> hit = cache_->load(kKind, keys_[i], again);
+    if (hit) objects_[i] = std::move(*hit);
+    return hit.has_value();
+  }
+
+  /// Compiles those of `missing` that nobody else has claimed; returns the others. With `wait`, others get
+  /// their time first, and there are none left.
+  std::vector<size_t> compile(const std::vector<size_t>& missing, bool wait) {
+    std::vector<CpuSource> sources;
+    for (size_t i : missing) sources.push_back(sources_[i]);
+    std::vector<FileLock> claims(missing.size());
+    std::vector<char> busy(missing.size());  // not bool: threads write neighbours
+    const auto wanted = [&](size_t m) {
+      if (!cache_) return true;
+      claims[m] = cache_->claim(kKind, keys_[missing[m]], wait);
+      busy[m] = claims[m].state() == FileLock::State::busy && !wait;
+      const bool there = take(missing[m], true);
+      if (there) busy[m] = false;
+      if (there) claims[m].release();
+      return !there && !busy[m];
+    };
+    const auto done = [&](size_t m, std::string&& object) {
+      log(LogLevel::debug, "compiled {} for {}", sources[m].name, target_.cpu);
+      if (cache_) cache_->store(kKind, keys_[missing[m]], object);
+      claims[m].release();
+      objects_[missing[m]] = std::move(object);
+      ++compiled_;
+    };
+    // A store waits 10 ms for the disk, a third of a compile: one thread more keeps the processors busy.
+    compile_each(sources, target_, cache_ ? threads_ + 1 : threads_, wanted, done);
+    std::vector<size_t> others;
+    for (size_t m = 0; m < missing.size(); ++m)
+      if (busy[m]) others.push_back(missing[m]);
+    return others;
+  }
+
+  std::span<const CpuSource> sources_;
+  const CpuTarget& target_;
+  DiskCache* cache_;
+  int threads_;
+  std::vector<std::string> keys_, objects_;
+  std::atomic<int> compiled_{0};
+};
+
 }  // namespace
 
 std::string object_key(const CpuSource& source, const CpuTarget& target) {
   return key_after(compiler_key(target), source);
 }
 
+std::vector<std::string> make_objects(std::span<const CpuSource> sources, const CpuTarget& target,
+                                      DiskCache* cache, int threads, BuildCost& cost) {
+  const auto start = std::chrono::steady_clock::now();
+  Objects objects(sources, target, cache, threads);
+  std::vector<std::string> out = objects.make();
+  cost.compiled = objects.compiled();
+  cost.cached = static_cast<int>(sources.size()) - cost.compiled;
+  cost.compile_ms = ms_since(start);
+  return out;
+}
+
+KernelImage link_image(std::span<const std::string> objects, std::span<const std::string> names,
+                       const CpuTarget& target, BuildCost& cost) {
+  const auto start = std::chrono::steady_clock::now();
+  KernelImage image{target.str(), {names.begin(), names.end()}, link_shared(objects, names)};
+  cost.link_ms = ms_since(start);
+  return image;
+}
+
 KernelImage build_image(std::span<const CpuSource> sources, std::span<const std::string> names,
                         const CpuTarget& target, DiskCache* cache, int threads, BuildCost* cost) {
-  const std::string compiler = compiler_key(target);
-  std::vector<std::string> objects(sources.size());
-  std::vector<CpuSource> missing;
-  std::vector<size_t> slots;  // of the missing, in `objects`
-  const auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < sources.size(); ++i) {
-    std::optional<std::string> hit;
-    if (cache) hit = cache->load(kKind, key_after(compiler, sources[i]));
-    if (hit) {
-      objects[i] = std::move(*hit);
-      continue;
-    }
-    missing.push_back(sources[i]);
-    slots.push_back(i);
-  }
-  // A store waits 10 ms for the disk, a third of a compile: one thread more keeps the processors busy.
-  compile_each(missing, target, cache ? threads + 1 : threads, [&](size_t i, std::string&& object) {
-    if (cache) cache->store(kKind, key_after(compiler, missing[i]), object);
-    objects[slots[i]] = std::move(object);
-  });
-  const double compile_ms = ms_since(start);
-  const auto link_start = std::chrono::steady_clock::now();
-  KernelImage image{target.str(), {names.begin(), names.end()}, link_shared(objects, names)};
-  if (cost)
-    *cost = {static_cast<int>(missing.size()), static_cast<int>(sources.size() - missing.size()), compile_ms,
-             ms_since(link_start)};
-  return image;
+  BuildCost unused;
+  BuildCost& c = cost ? *cost : unused;
+  return link_image(make_objects(sources, target, cache, threads, c), names, target, c);
 }
 
 }  // namespace kiln

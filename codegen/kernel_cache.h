@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "codegen/compile_clang.h"
 #include "codegen/disk_cache.h"
@@ -21,9 +22,18 @@ struct BuildCost {
 /// The whole key of a source's object: compiler, target, flags, name and text.
 std::string object_key(const CpuSource& source, const CpuTarget& target);
 
-/// Compiles what `cache` lacks by about `threads` threads, stores it, and links everything to an image that
-/// exports `names`. `cache` may be null. Nothing is loaded, so `target` need not be this machine. Throws:
-/// what compile_objects and link_shared throw; objects that did compile are stored before.
+/// The objects of `sources`, in order: from `cache` (may be null), made here by about `threads` threads, or
+/// made by another process that has claimed them. Processes that start at once share the work: each compiles
+/// what no other does. Nothing is loaded, so `target` need not be this machine. Throws: what compile_objects
+/// throws; objects that did compile are stored before.
+std::vector<std::string> make_objects(std::span<const CpuSource> sources, const CpuTarget& target,
+                                      DiskCache* cache, int threads, BuildCost& cost);
+
+/// Links the objects to an image that exports `names`. Throws: what link_shared throws.
+KernelImage link_image(std::span<const std::string> objects, std::span<const std::string> names,
+                       const CpuTarget& target, BuildCost& cost);
+
+/// Both.
 KernelImage build_image(std::span<const CpuSource> sources, std::span<const std::string> names,
                         const CpuTarget& target, DiskCache* cache, int threads, BuildCost* cost = nullptr);
 

@@ -99,7 +99,7 @@ class Lowering {
       KILN_CHECK(o.alias_input != static_cast<int>(i), unsupported,
                  "update of input '{}' in place: it lies strided and is reshaped (make it contiguous)",
                  g_.inputs[i].name);
-    const int external = new_cell(t.dtype, bytes_of(t), cells_[v.id].name.c_str());
+    const int external = new_cell(t.dtype, bytes_of(t), "");
     std::swap(cells_[external].buffer, cells_[v.id].buffer);
     loop::Instr load;
     load.kind = loop::InstrKind::load;
@@ -121,10 +121,9 @@ class Lowering {
       cells_.push_back(
           {p.dtype, p.tasks * p.columns * Dim(static_cast<int64_t>(dtype_size(p.dtype))), -1, "partial"});
     for (const GraphOutput& o : g_.outputs)
-      cells_.push_back({g_.type(o.value).dtype, bytes_of(g_.type(o.value)), -1, o.name});
+      cells_.push_back({g_.type(o.value).dtype, bytes_of(g_.type(o.value)), -1, "copy"});
     for (const GraphInput& in : g_.inputs) {
-      cells_[in.value.id].name = in.name;
-      PlanBuffer b{BufferKind::external, cells_[in.value.id].dtype, 0, -1, -1, in.name};
+      PlanBuffer b{BufferKind::external, cells_[in.value.id].dtype, 0, -1, -1, {}};
       b.kind = in.kind == InputKind::scalar ? BufferKind::scalar : BufferKind::external;
       b.index = in.kind == InputKind::scalar ? plan().scalar_count++ : plan().external_count++;
       b.bytes = pool_.add(in.kind == InputKind::scalar ? Dim(8) : cells_[in.value.id].bytes);
@@ -420,8 +419,7 @@ class Lowering {
       if (o.guard) guards_.push_back(cell);
       if (o.alias_input < 0) {
         const int index = slot++;
-        PlanBuffer b{
-            BufferKind::output, cells_[cell].dtype, index, pool_.add(cells_[cell].bytes), -1, o.name};
+        PlanBuffer b{BufferKind::output, cells_[cell].dtype, index, pool_.add(cells_[cell].bytes), -1, {}};
         if (cells_[cell].buffer < 0 || copies.count(static_cast<int>(i)))
           cells_[cell].buffer = add_buffer(std::move(b));
         continue;
@@ -438,21 +436,22 @@ class Lowering {
   /// more.
   void write_late(int i) {
     const Overwrite o = overwrites_[i];
-    const int external = new_cell(cells_[o.cell].dtype, cells_[o.cell].bytes, cells_[o.cell].name.c_str());
+    const int external = new_cell(cells_[o.cell].dtype, cells_[o.cell].bytes, "");
     cells_[external].buffer = cells_[o.cell].buffer;
     cells_[o.cell].buffer = -1;
-    const TensorLayout& l = layout_of(o.old_cell);
-    KILN_CHECK(l == (TensorLayout{contiguous_dims(g_.type(Value{o.old_cell}).shape), Dim(0)}), unsupported,
+    const size_t input = input_of(o.old_cell);
+    KILN_CHECK(inputs_[input] == (TensorLayout{contiguous_dims(g_.type(Value{o.old_cell}).shape), Dim(0)}),
+               unsupported,
                "update of input '{}': its memory is strided, and its old value is still read after the new "
                "one is made",
-               cells_[o.old_cell].name);
+               g_.inputs[input].name);
     works_.push_back(detail::copy_work(kernel_index("copy", true), o.cell, external, cells_[o.cell].bytes));
     for (Overwrite& x : late_)
       if (x.cell == o.cell) x.cell = external;
   }
-  const TensorLayout& layout_of(int input_cell) const {
+  size_t input_of(int input_cell) const {
     for (size_t i = 0; i < g_.inputs.size(); ++i)
-      if (g_.inputs[i].value.id == input_cell) return inputs_[i];
+      if (g_.inputs[i].value.id == input_cell) return i;
     throw Error(ErrorKind::internal, "overwrite of a value that is no input");
   }
 
@@ -544,16 +543,6 @@ class Lowering {
       if (seen.insert(std::string(def(node.op).name)).second)
         r.ops += (r.ops.empty() ? "" : " ") + std::string(def(node.op).name);
     }
-    seen.clear();
-    int parts = 0;
-    for (int n : w.nodes) {
-      const int32_t scope = g_.nodes[n].origin.scope;
-      if (scope < 0) continue;
-      const std::string part = g_.scopes[scope].substr(g_.scopes[scope].rfind('/') + 1);
-      if (!seen.insert(part).second || parts == 4) continue;
-      r.name += (parts++ ? "+" : "") + part;
-    }
-    if (r.name.empty()) r.name = r.ops.empty() ? "copy" : r.ops.substr(0, 40);
     r.bytes = pool_.add(w.bytes);
     r.flops = pool_.add(w.flops);
     r.sources.assign(w.nodes.begin(), w.nodes.end());
@@ -589,8 +578,14 @@ LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layo
     return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
   });
   if (!integer_dots) return Lowering(g, layouts, target, options).run();
-  const Graph plain = detail::without_integer_dots(g);
-  return Lowering(plain, layouts, target, options).run();
+  std::vector<int32_t> source_of;
+  const Graph plain = detail::without_integer_dots(g, source_of);
+  LoweredProgram out = Lowering(plain, layouts, target, options).run();
+  for (ProfileRow& row : out.plan.profile) {
+    for (int32_t& n : row.sources) n = source_of[static_cast<size_t>(n)];
+    row.sources.erase(std::unique(row.sources.begin(), row.sources.end()), row.sources.end());
+  }
+  return out;
 }
 
 }  // namespace kiln

@@ -39,9 +39,14 @@ struct LoweredProgram {
 ///
 /// Inputs of kind scalar become scalar slots, all others external slots, each numbered in input order.
 /// Outputs that alias an input are written into its memory; the others become output slots, in output order,
-/// row-major. `layouts` has one entry per external slot, or none at all: row-major. Throws: unsupported,
-/// naming op and line, for what no kernel can do.
+/// row-major. The plan holds nothing that is not in the canonical text of `g`: see name_plan. `layouts` has
+/// one entry per external slot, or none at all: row-major. Throws: unsupported, naming op and line, for what
+/// no kernel can do.
 LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
                          const LowerOptions& options = {});
+
+/// Names buffers and launches of a plan made from a graph of the same canonical text: inputs, outputs and
+/// module paths of `g`. They stay out of the cache, where one plan serves every model that has that text.
+void name_plan(const Graph& g, Plan& plan);
 
 }  // namespace kiln

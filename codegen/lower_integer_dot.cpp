@@ -6,7 +6,7 @@
 
 namespace kiln::detail {
 
-Graph without_integer_dots(const Graph& g) {
+Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of) {
   Graph out;
   out.name = g.name;
   out.scopes = g.scopes;
@@ -14,6 +14,7 @@ Graph without_integer_dots(const Graph& g) {
   for (const GraphInput& in : g.inputs) to[in.value.id] = out.add_input(g.type(in.value), in.kind, in.name);
   GraphBuilder b(out);
   for (const Node& n : g.nodes) {
+    source_of.resize(out.nodes.size(), static_cast<int32_t>(&n - g.nodes.data()) - 1);
     std::vector<Value> in;
     for (Value v : n.in) in.push_back(to[v.id]);
     b.origin = n.origin;
@@ -51,6 +52,7 @@ Graph without_integer_dots(const Graph& g) {
     side[1] = b.expand(b.reshape(b.permute(in[1], order[1]), vb), full);
     to[n.out.id] = b.sum(b.emit(op("mul"), {side[0], side[1]}), last);
   }
+  source_of.resize(out.nodes.size(), static_cast<int32_t>(g.nodes.size()) - 1);
   out.outputs = g.outputs;
   for (GraphOutput& o : out.outputs) o.value = to[o.value.id];
   return out;

@@ -132,8 +132,9 @@ void place_operands(Collective& c, const std::function<int()>& copy, std::vector
 /// A launch that copies `bytes` from one cell to another.
 Work copy_work(int copy, int from, int to, const Dim& bytes);
 
-/// Integer dot products as products and sums: the matmul template is for floats.
-Graph without_integer_dots(const Graph& g);
+/// Integer dot products as products and sums: the matmul template is for floats. `source_of`: the node of `g`
+/// that each new node stands for.
+Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of);
 
 /// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
 struct WholeKernel {

@@ -5,14 +5,13 @@
 #include <set>
 
 #include "codegen/kernel_cache.h"
-#include "codegen/source_digest.h"
+#include "codegen/program_key.h"
 #include "ir/base/dump.h"
+#include "ir/rewrite.h"
 
 namespace kiln {
 
 namespace {
-
-constexpr const char* kKind = "plan";
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -24,18 +23,6 @@ void dump_sources(const LoweredProgram& p) {
     for (const KernelSource& k : p.kernels) s += k.text + "\n";
     return s;
   });
-}
-
-std::string program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-                        const LowerOptions& options) {
-  std::string key =
-      fmt::format("kiln program {}\n{}\n{}\n", detail::kSourceDigest, compiler_key(target), options.str());
-  for (const ExternalLayout& l : layouts) {
-    key += "layout " + l.offset.str();
-    for (const Dim& d : l.strides) key += " " + d.str();
-    key += "\n";
-  }
-  return key + print(g, {.origins = false, .canonical = true});
 }
 
 /// Counted strings, one after the other. Damage is the cache's to find; a length that does not fit is a miss.
@@ -96,6 +83,40 @@ std::vector<CpuSource> cpu_sources(const std::vector<KernelSource>& kernels,
   return sources;
 }
 
+/// Values numbered in the order of the text, as the key has them: what is made of `g` must depend on its key
+/// alone, or two processes would write different entries under one.
+Graph numbered_as_printed(const Graph& g) {
+  detail::Rewrite r(g);
+  for (const Node& n : g.nodes) r.set(n.out, r.out.add_node(n.op, r.mapped(n.in), n.attrs, n.origin));
+  return r.finish();
+}
+
+bool load_program(DiskCache& cache, const std::string& key, bool again, CompiledProgram& out) {
+  const auto hit = cache.load(kPlanKind, key, again);
+  CompiledProgram found;
+  if (!hit || !unpack(*hit, found)) return false;
+  found.stats.launches = static_cast<int>(found.plan.launches.size());
+  found.stats.cached = found.stats.kernels;
+  out = std::move(found);
+  return true;
+}
+
+/// Links what was compiled and stores the whole, unless another process does so at this moment.
+void link_program(std::span<const std::string> objects, std::span<const std::string> names,
+                  const CpuTarget& target, DiskCache* cache, const std::string& key, CompiledProgram& out,
+                  BuildCost& cost) {
+  FileLock claim;
+  if (cache) claim = cache->claim(kPlanKind, key, true);
+  CompiledProgram made_elsewhere;
+  if (cache && load_program(*cache, key, true, made_elsewhere)) {
+    out.plan = std::move(made_elsewhere.plan);
+    out.image = std::move(made_elsewhere.image);
+    return;
+  }
+  if (!objects.empty()) out.image = link_image(objects, names, target, cost);
+  if (cache) cache->store(kPlanKind, key, pack(out.plan, out.image, out.stats.kernels));
+}
+
 }  // namespace
 
 CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout>& layouts,
@@ -103,38 +124,31 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
                                 int threads) {
   const auto start = std::chrono::steady_clock::now();
   dump("grad", [&] { return print(g); });
-  const std::string key = program_key(g, layouts, target, options);
+  const std::string key = program_key(g, layouts, target, options).str();
   CompiledProgram out;
-  if (cache) {
-    const auto hit = cache->load(kKind, key);
-    if (hit && unpack(*hit, out)) {
-      out.stats.from_cache = true;
-      out.stats.launches = static_cast<int>(out.plan.launches.size());
-      out.stats.cached = out.stats.kernels;
-      // A warm start lowers nothing; who wants to see it lowered does so for that alone.
-      if (dumping("partition") || dumping("loops") || dumping("source"))
-        dump_sources(lower_cpu(g, layouts, target, options));
-      dump_result(out);
-      out.stats.total_ms = ms_since(start);
-      return out;
-    }
-    out = {};
+  if (cache && load_program(*cache, key, false, out)) {
+    out.stats.from_cache = true;
+    // A warm start lowers nothing; who wants to see it lowered does so for that alone.
+    if (dumping("partition") || dumping("loops") || dumping("source"))
+      dump_sources(lower_cpu(g, layouts, target, options));
+  } else {
+    LoweredProgram lowered = lower_cpu(numbered_as_printed(g), layouts, target, options);
+    out.stats.lower_ms = ms_since(start);
+    dump_sources(lowered);
+    std::vector<std::string> names;
+    const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
+    BuildCost cost;
+    const std::vector<std::string> objects = make_objects(sources, target, cache, threads, cost);
+    out.plan = std::move(lowered.plan);
+    out.stats.kernels = static_cast<int>(sources.size());
+    link_program(objects, names, target, cache, key, out, cost);
+    out.stats.launches = static_cast<int>(out.plan.launches.size());
+    out.stats.compiled = cost.compiled;
+    out.stats.cached = cost.cached;
+    out.stats.compile_ms = cost.compile_ms;
+    out.stats.link_ms = cost.link_ms;
   }
-  LoweredProgram lowered = lower_cpu(g, layouts, target, options);
-  out.stats.lower_ms = ms_since(start);
-  dump_sources(lowered);
-  std::vector<std::string> names;
-  const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
-  BuildCost cost;
-  if (!sources.empty()) out.image = build_image(sources, names, target, cache, threads, &cost);
-  out.plan = std::move(lowered.plan);
-  out.stats.kernels = static_cast<int>(sources.size());
-  out.stats.launches = static_cast<int>(out.plan.launches.size());
-  out.stats.compiled = cost.compiled;
-  out.stats.cached = cost.cached;
-  out.stats.compile_ms = cost.compile_ms;
-  out.stats.link_ms = cost.link_ms;
-  if (cache) cache->store(kKind, key, pack(out.plan, out.image, out.stats.kernels));
+  name_plan(g, out.plan);
   dump_result(out);
   out.stats.total_ms = ms_since(start);
   return out;
@@ -155,6 +169,7 @@ CompiledBatch compile_batch(std::span<const Graph> graphs, const CpuTarget& targ
     LoweredProgram p =
         lower_cpu(graphs[i], layouts.empty() ? std::vector<ExternalLayout>{} : layouts[i], target, options);
     out.plans.push_back(std::move(p.plan));
+    name_plan(graphs[i], out.plans.back());
     for (KernelSource& k : p.kernels) {
       if (!seen.insert(k.name).second) continue;
       if (seen.size() % kTogether == 1)

@@ -202,6 +202,57 @@ TEST_F(DiskCacheTest, SweepLeavesYoungEntriesLiveTemporariesAndForeignFiles) {
   EXPECT_EQ(cache.load("plan", "young"), std::nullopt);
 }
 
+TEST_F(DiskCacheTest, ListsReadsAndRemoves) {
+  EXPECT_THROW(cache_.entries(), Error) << "there is no folder";
+  cache_.store("plan", "key", "payload");
+  cache_.store("object", "other", "");
+  spill(root_ + "/a/b/plan/notes.txt", "not an entry");
+  const std::vector<DiskCache::Entry> all = cache_.entries();
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_EQ(all[0].kind, "object");
+  EXPECT_EQ(all[1].kind, "plan");
+  EXPECT_EQ(all[1].name, fs::path(cache_.path_of("plan", "key")).filename());
+  EXPECT_EQ(all[1].bytes, static_cast<int64_t>(fs::file_size(cache_.path_of("plan", "key"))));
+  EXPECT_LE(std::abs(all[1].used - time(nullptr)), 5);
+  EXPECT_TRUE(all[1].written == 0 || std::abs(all[1].written - time(nullptr)) <= 5);
+  age(cache_.path_of("plan", "key"), 500);
+  EXPECT_EQ(cache_.read(all[1]).full_key, "plan\nkey");
+  EXPECT_EQ(cache_.read(all[1]).payload, "payload");
+  EXPECT_GE(age_of(cache_.path_of("plan", "key")), 500) << "looking is no use";
+
+  fs::copy_file(cache_.path_of("plan", "key"), cache_.path_of("plan", "third"));
+  fs::resize_file(cache_.path_of("object", "other"), 30);
+  for (const DiskCache::Entry& e : cache_.entries()) {
+    const EntryContent c = cache_.read(e);
+    const std::string expected = e.name == all[1].name ? ""
+                                 : e.kind == "object"  ? "shorter than a header"
+                                                       : "it stands under another entry's name";
+    EXPECT_EQ(c.why, expected);
+    EXPECT_EQ(c.state, expected.empty() ? EntryState::good : EntryState::damaged);
+  }
+  DiskCache::Entry stale = cache_.entries()[1];
+  EXPECT_TRUE(cache_.load("plan", "key"));
+  stale.name = all[1].name;
+  stale.used = time(nullptr) - 500;
+  EXPECT_FALSE(cache_.remove(stale)) << "used since it was listed";
+  EXPECT_TRUE(cache_.remove(cache_.entries()[0]));
+  EXPECT_EQ(cache_.entries().size(), 2);
+}
+
+TEST_F(DiskCacheTest, OneClaimsOthersWait) {
+  FileLock claim = cache_.claim("plan", "key", false);
+  EXPECT_TRUE(claim.held());
+  DiskCache other(cache_.folder(), kMegabyte, std::chrono::milliseconds(1));
+  EXPECT_EQ(other.claim("plan", "key", true).state(), FileLock::State::busy);
+  EXPECT_TRUE(other.claim("plan", "another", false).held());
+  EXPECT_EQ(cache_.entries().size(), 0) << "a claim is no entry";
+  claim.release();
+  EXPECT_TRUE(other.claim("plan", "key", false).held());
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/a/b/plan"), fs::directory_iterator()), 0);
+  EXPECT_EQ(cache_.load("plan", "key", true), std::nullopt);
+  EXPECT_EQ(cache_.stats().misses, 0) << "a second look is not counted";
+}
+
 TEST_F(DiskCacheTest, SwitchesNameTheFolder) {
   set_option("KILN_CACHE_DIR", root_ + "/chosen");
   EXPECT_EQ(DiskCache().folder(), root_ + "/chosen");

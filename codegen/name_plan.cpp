@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people call the parts of a plan. Names come from the graph at hand, never from the cache: they are in
+// no key.
+#include <set>
+
+#include "codegen/lower.h"
+
+namespace kiln {
+
+namespace {
+
+/// "layer_norm+linear": the innermost scopes of the nodes, four at most.
+std::string scope_names(const Graph& g, const std::vector<int32_t>& nodes) {
+  std::set<std::string> seen;
+  std::string out;
+  int parts = 0;
+  for (int32_t n : nodes) {
+    const int32_t scope = g.nodes[static_cast<size_t>(n)].origin.scope;
+    if (scope < 0) continue;
+    const std::string& path = g.scopes[static_cast<size_t>(scope)];
+    const std::string part = path.substr(path.rfind('/') + 1);
+    if (!seen.insert(part).second || parts == 4) continue;
+    out += (parts++ ? "+" : "") + part;
+  }
+  return out;
+}
+
+}  // namespace
+
+void name_plan(const Graph& g, Plan& plan) {
+  std::vector<std::string> externals, scalars, outputs;
+  for (const GraphInput& in : g.inputs)
+    (in.kind == InputKind::scalar ? scalars : externals).push_back(in.name);
+  for (const GraphOutput& out : g.outputs)
+    if (out.alias_input < 0) outputs.push_back(out.name);
+  for (PlanBuffer& b : plan.buffers) {
+    if (b.kind == BufferKind::external) b.name = externals[static_cast<size_t>(b.index)];
+    if (b.kind == BufferKind::scalar) b.name = scalars[static_cast<size_t>(b.index)];
+    if (b.kind == BufferKind::output) b.name = outputs[static_cast<size_t>(b.index)];
+  }
+  for (ProfileRow& row : plan.profile) {
+    row.name = scope_names(g, row.sources);
+    if (row.name.empty()) row.name = row.ops.empty() ? "copy" : row.ops.substr(0, 40);
+  }
+}
+
+}  // namespace kiln
