@@ -27,7 +27,9 @@ void host_all_reduce(int64_t group, const TensorRef& t) {
 }
 }  // namespace
 
-Context::Context() : target(parse_target(option("KILN_TARGET"))) { check_environment(); }
+Context::Context() : target(parse_target(option("KILN_TARGET"))), recorder(option("KILN_RECORD")) {
+  check_environment();
+}
 
 Context& context() {
   static Context* const c = new Context();

@@ -4,6 +4,7 @@
 
 #include "codegen/cpu_target.h"
 #include "codegen/disk_cache.h"
+#include "codegen/job.h"
 
 namespace kiln::detail {
 
@@ -11,6 +12,7 @@ struct Context {
   Context();
   DiskCache cache;
   CpuTarget target;
+  JobRecorder recorder;  ///< to KILN_RECORD
 };
 
 /// Made on first use; never destroyed, since tensors of static storage may outlive main(). Threads: any.

@@ -124,7 +124,10 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   Context& c = context();
   check_runs_here(c.target);
   const int threads = options.threads > 0 ? options.threads : default_threads();
-  CompiledProgram compiled = compile_program(g, layouts, c.target, {}, &c.cache, threads);
+  const LowerOptions lower;
+  if (c.recorder.active())
+    c.recorder.record({options.name, options.threads, lower, layouts, g, node_lines(g)});
+  CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads);
   if (options.profiler) name_user_lines(g, compiled.plan);
   record.kernels += compiled.stats.kernels;
   record.compiled += compiled.stats.compiled;

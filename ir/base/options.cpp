@@ -34,6 +34,9 @@ constexpr OptionDef kOptions[] = {
     {"KILN_LOG", "choice:error|warn|info|debug|trace", "warn", "which log lines are printed"},
     {"KILN_NUM_THREADS", "int", "0", "threads that a compiled step may use; 0 is all the process may run on"},
     {"KILN_POISON", "flag", "0", "fill arenas and fresh outputs with NaN before use (tests)"},
+    {"KILN_RECORD", "path", "",
+     "job file that every program compiled is added to, for kiln warm, cache why-miss and explain; ranks may "
+     "share one"},
     {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
     {"KILN_UPDATE_GOLDEN", "flag", "0", "tests rewrite the expected text of passes"},
     {"KILN_VERIFY", "flag", "0", "verify each graph, and that its text reads back, after every pass (tests)"},
