@@ -585,6 +585,7 @@ LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layo
     for (int32_t& n : row.sources) n = source_of[static_cast<size_t>(n)];
     row.sources.erase(std::unique(row.sources.begin(), row.sources.end()), row.sources.end());
   }
+  for (PlanCollective& c : out.plan.collectives) c.source = source_of[static_cast<size_t>(c.source)];
   return out;
 }
 
