@@ -158,6 +158,7 @@ class Finder {
     Access here = at;
     Value down = n.in[i];
     for (; down != Value{v}; down = g_.nodes[g_.producer(down)].in[0]) {
+      if (in_memory(down.id)) return false;  // an output: the operand is there without v
       const auto in = through_view(g_, g_.nodes[g_.producer(down)], 0, here, q.axes, nullptr);
       if (!in || in->flat || !in->bounds.empty()) return false;
       here = *in;

@@ -50,6 +50,19 @@ node dot_general -> %5
 )");
 }
 
+TEST(FusePrologue, AnOperandThatIsAnOutputIsReadFromThere) {
+  EXPECT_THAT(fused(R"(graph g {
+  %0 = input f32[2,32,4,16] arg
+  %1 = input f32[2,4,32,32] arg
+  %2 = f32[2,32,4,16] exp %0
+  %3 = f32[2,4,32,16] permute %2 {dims=(0,2,1,3)}
+  %4 = f32[2,4,32,16] dot_general %1, %3 {batch_a=(0,1), batch_b=(0,1), contract_a=(3), contract_b=(2)}
+  output %4
+  output %3
+})"),
+              Not(HasSubstr("prologue")));
+}
+
 /// x normalized by row statistics made here, times w of n rows; `more` are further nodes and outputs.
 std::string normalized(int n, std::string_view more) {
   return fmt::format(R"(graph g {{
