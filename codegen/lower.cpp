@@ -11,8 +11,6 @@
 
 namespace kiln {
 
-std::string LowerOptions::str() const { return fmt::format("fuse={}", fuse); }
-
 namespace {
 
 using detail::Cell;
@@ -24,8 +22,8 @@ Dim bytes_of(const Type& t) { return numel(t.shape) * Dim(static_cast<int64_t>(d
 class Lowering {
  public:
   Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-           const LowerOptions& o)
-      : g_(g), target_(target), pool_(program_.plan) {
+           const LowerOptions& o, std::vector<TunableKernel>* collect)
+      : g_(g), target_(target), chooser_(o.schedules, target, collect), pool_(program_.plan) {
     FuseOptions f;
     f.fuse = o.fuse;
     size_t external = 0;
@@ -170,7 +168,7 @@ class Lowering {
   }
 
   void add_loop(const loop::Kernel& k, Work w) {
-    const CpuKernel source = write_cpu_kernel(k, target_);
+    const CpuKernel source = write_cpu_kernel(k, target_, chooser_.rows(k));
     if (source.tasks.is(0)) return;
     w.kernel = kernel_index(source.symbol);
     add_source({source.symbol + ".cpp", source.text, {source.symbol}});
@@ -184,6 +182,7 @@ class Lowering {
       const Type& t = def(node.op).kind == OpKind::reduce ? g_.type(node.in[0]) : g_.type(node.out);
       w.flops = w.flops + numel(t.shape) * Dim(static_cast<int64_t>(def(node.op).flops));
     }
+    if (chooser_.collects()) chooser_.note(k, w, cells_);
     works_.push_back(std::move(w));
   }
 
@@ -275,8 +274,8 @@ class Lowering {
   }
 
   /// The kernels before and after a contraction, if their parameters can say which one is its own.
-  detail::Fused fused_into(const Step& s, const Node& n) const {
-    detail::Fused f;
+  Fused fused_into(const Step& s, const Node& n) const {
+    Fused f;
     const auto find = [](const FusedKernel& k, Value v) {
       const auto at = std::find(k.params.begin(), k.params.end(), Binding{Binding::Kind::value, v.id});
       return at == k.params.end() ? -1 : static_cast<int>(at - k.params.begin());
@@ -284,13 +283,13 @@ class Lowering {
     for (size_t i = 0; i < 2; ++i) {
       if (s.prologue[i] < 0) continue;
       const FusedKernel& k = fused_.kernels[s.prologue[i]];
-      f.prologue[i] = detail::Prologue{k.kernel, find(k, n.in[i])};
+      f.prologue[i] = Prologue{k.kernel, find(k, n.in[i])};
     }
     if (s.kernel < 0) return f;
     const FusedKernel& k = fused_.kernels[s.kernel];
     const int accumulator = find(k, n.out);
     if (accumulator < 0) return f;
-    f.epilogue = detail::Epilogue{k.kernel, accumulator, s.keep};
+    f.epilogue = Epilogue{k.kernel, accumulator, s.keep};
     loop::canonicalize(f.epilogue->kernel, true);
     return f;
   }
@@ -301,7 +300,7 @@ class Lowering {
       return;
     }
     std::vector<Operand> operands = s.operands;
-    detail::Fused fused = fused_into(s, n);
+    const Fused fused = fused_into(s, n);
     int from[2];
     for (size_t i = 0; i < 2; ++i) {
       from[i] = fused.prologue[i] ? prologue_cell(s, i, n) : value_cell(operands[i].base);
@@ -310,14 +309,15 @@ class Lowering {
         operands[i].layout = detail::dense_operand(
             g_, n, i, detail::walks_columns(fused.prologue[i]->kernel) == (i == 0), order);
     }
-    detail::ContractKernel k;
+    MatmulCase c;
     bool which[2];
-    if (!detail::lower_contract(g_, n, operands, target_, fused, k, which)) {
+    if (!detail::contract_case(g_, n, operands, target_, fused, c, which)) {
       for (size_t i = 0; i < 2; ++i)
         if (which[i]) operands[i] = copied(n, i, operands[i], &from[i]);
-      const bool ok = detail::lower_contract(g_, n, operands, target_, fused, k, which);
+      const bool ok = detail::contract_case(g_, n, operands, target_, fused, c, which);
       KILN_ASSERT(ok, "dot_general over dense operands does not lower");
     }
+    const detail::ContractKernel k = detail::print_contract(c, chooser_.matmul(c));
     Work w;
     w.cells = {from[0], from[1]};
     w.nodes = {s.node};
@@ -325,9 +325,9 @@ class Lowering {
       if (fused.prologue[i]) add_prologue_cells(fused_.kernels[s.prologue[i]], fused.prologue[i]->packed, w);
       else w.reads.push_back(from[i]);
     }
-    if (fused.epilogue) {
+    if (c.fused.epilogue) {
       const std::vector<int> operand_reads = w.reads;  // whole tensors, while others are written
-      add_epilogue_cells(fused_.kernels[s.kernel], *fused.epilogue, w);
+      add_epilogue_cells(fused_.kernels[s.kernel], *c.fused.epilogue, w);
       std::erase_if(w.in_place, [&](const auto& pair) {
         return std::count(operand_reads.begin(), operand_reads.end(), pair.first) > 0;
       });
@@ -341,8 +341,9 @@ class Lowering {
     for (int c : touched) w.bytes = w.bytes + cells_[c].bytes;
     w.flops = contract_flops(n);
     add_source(k.source);
+    if (chooser_.collects()) chooser_.note(c, w, cells_);
     add_launches(k, std::move(w), cells_[n.out.id].dtype);
-    if (s.kernel < 0 || fused.epilogue) return;
+    if (s.kernel < 0 || c.fused.epilogue) return;
     FusedKernel apart = fused_.kernels[s.kernel];
     loop::canonicalize(apart.kernel);
     add_kernel(apart);
@@ -362,7 +363,7 @@ class Lowering {
     w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
   }
   /// Cells of the epilogue's parameters; the result itself is written only when kept.
-  void add_epilogue_cells(const FusedKernel& f, const detail::Epilogue& e, Work& w) {
+  void add_epilogue_cells(const FusedKernel& f, const Epilogue& e, Work& w) {
     std::vector<int> own;
     for (size_t i = 0; i < f.params.size(); ++i) {
       const int c = cell_of(f.params[i]);
@@ -557,6 +558,7 @@ class Lowering {
 
   const Graph& g_;
   const CpuTarget& target_;
+  detail::Chooser chooser_;
   LoweredProgram program_;
   detail::DimPool pool_;
   FusedGraph fused_;
@@ -572,21 +574,23 @@ class Lowering {
 
 }  // namespace
 
-LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-                         const LowerOptions& options) {
+LoweredProgram detail::lower_collecting(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                        const CpuTarget& target, const LowerOptions& options,
+                                        std::vector<TunableKernel>* collect) {
   const bool integer_dots = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
     return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
   });
-  if (!integer_dots) return Lowering(g, layouts, target, options).run();
+  if (!integer_dots) return Lowering(g, layouts, target, options, collect).run();
   std::vector<int32_t> source_of;
-  const Graph plain = detail::without_integer_dots(g, source_of);
-  LoweredProgram out = Lowering(plain, layouts, target, options).run();
-  for (ProfileRow& row : out.plan.profile) {
-    for (int32_t& n : row.sources) n = source_of[static_cast<size_t>(n)];
-    row.sources.erase(std::unique(row.sources.begin(), row.sources.end()), row.sources.end());
-  }
-  for (PlanCollective& c : out.plan.collectives) c.source = source_of[static_cast<size_t>(c.source)];
+  const Graph plain = without_integer_dots(g, source_of);
+  LoweredProgram out = Lowering(plain, layouts, target, options, collect).run();
+  rename_sources(out.plan, source_of);
   return out;
+}
+
+LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+                         const LowerOptions& options) {
+  return detail::lower_collecting(g, layouts, target, options, nullptr);
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/cpu_target.h"
+#include "codegen/schedule.h"
 #include "ir/fuse.h"
 #include "ir/graph.h"
 #include "ir/plan.h"
@@ -17,7 +18,8 @@ namespace kiln {
 using ExternalLayout = TensorLayout;
 
 struct LowerOptions {
-  bool fuse = true;  ///< false: one kernel per node
+  bool fuse = true;           ///< false: one kernel per node
+  ScheduleChoices schedules;  ///< of some kernels; the rules choose the others
   /// Canonical text, part of cache keys.
   std::string str() const;
 };

@@ -223,31 +223,33 @@ TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_l
   return l;
 }
 
-bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, Fused& fused, ContractKernel& out, bool which[2]) {
-  MatmulSpec spec;
-  size_t joint = 0;
-  if (!contract_spec(g, n, operands, spec, joint, which)) return false;
-  MatmulTarget t;
-  t.vector_bytes = target.vector_bytes;
-  t.vector_registers = target.vector_bytes == 64 ? 32 : 16;
-  const MatmulSchedule s =
-      choose_matmul_schedule(spec, t, {fused.prologue[0].has_value(), fused.prologue[1].has_value()});
-  if (fused.epilogue && !is_epilogue(fused.epilogue->kernel, spec.batch)) fused.epilogue.reset();
+bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands,
+                   const CpuTarget& target, const Fused& fused, MatmulCase& out, bool which[2]) {
+  out = {};
+  if (!contract_spec(g, n, operands, out.spec, out.joint, which)) return false;
+  out.target.vector_bytes = target.vector_bytes;
+  out.target.vector_registers = target.vector_bytes == 64 ? 32 : 16;
+  out.fused = fused;
+  if (fused.epilogue && !is_epilogue(fused.epilogue->kernel, out.spec.batch)) out.fused.epilogue.reset();
+  return true;
+}
+
+ContractKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule) {
+  ContractKernel out;
+  MatmulSpec spec = c.spec;
   // Printed twice: the name is the hash of the text.
   std::string name = "k_matmul";
   for (int pass = 0; pass < 2; ++pass) {
     DimTable dims;
-    FusedText text(fused, spec, joint);
+    FusedText text(c.fused, spec, c.joint);
     spec.c.buffer = text.result;
-    const MatmulSource m = print_matmul(name, spec, s, text.hooks(dims), dims, text.buffers);
+    const MatmulSource m = print_matmul(name, spec, schedule, text.hooks(dims), dims, text.buffers);
     if (pass == 0) {
       name = "k_" + hash128(m.text).hex();
       continue;
     }
     out.source = {
-        name + ".cpp", heading(fused) + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
-    out.launches.clear();
+        name + ".cpp", heading(c.fused) + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
     out.scratch = Dim(0);
     for (const MatmulLaunch& l : m.launches) {
       out.source.symbols.push_back(l.symbol);
@@ -260,7 +262,7 @@ bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& o
     out.has_workspace = m.workspace_buffer >= 0;
     out.workspace = m.workspace_bytes;
   }
-  return true;
+  return out;
 }
 
 }  // namespace kiln::detail

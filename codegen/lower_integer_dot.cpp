@@ -58,4 +58,12 @@ Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of) {
   return out;
 }
 
+void rename_sources(Plan& plan, const std::vector<int32_t>& source_of) {
+  for (ProfileRow& row : plan.profile) {
+    for (int32_t& n : row.sources) n = source_of[static_cast<size_t>(n)];
+    row.sources.erase(std::unique(row.sources.begin(), row.sources.end()), row.sources.end());
+  }
+  for (PlanCollective& c : plan.collectives) c.source = source_of[static_cast<size_t>(c.source)];
+}
+
 }  // namespace kiln::detail

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "codegen/lower.h"
+#include "codegen/tunable.h"
 
 namespace kiln::detail {
 
@@ -86,27 +87,34 @@ struct ContractKernel {
   Dim scratch, workspace;
   bool has_workspace = false;
 };
-/// A kernel to print into the matmul; its parameter `accumulator` is the matmul's result.
-struct Epilogue {
-  loop::Kernel kernel;  ///< canonical, roles kept
-  int accumulator = -1;
-  bool keep = false;  ///< the result itself is stored, too
+/// What the matmul of a dot_general computes. False when the operands' strides do not allow it: which[i] then
+/// says that operand i must be copied. The epilogue of `fused` is left out when it does not fit the matmul.
+bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands,
+                   const CpuTarget& target, const Fused& fused, MatmulCase& out, bool which[2]);
+/// The kernel's parameters are a, b, those of the prologues and of the epilogue (else c), workspace.
+ContractKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule);
+
+/// Says how each kernel is scheduled, and hears what each is launched with.
+class Chooser {
+ public:
+  Chooser(const ScheduleChoices& choices, const CpuTarget& target, std::vector<TunableKernel>* collect)
+      : choices_(choices), target_(target), collect_(collect) {}
+  RowSchedule rows(const loop::Kernel& k) const;
+  MatmulSchedule matmul(const MatmulCase& c) const;
+  /// A launch of the kernel, complete but for its workspace; `cells` are those of the program.
+  void note(const KernelCase& what, const Work& w, const std::vector<Cell>& cells);
+  bool collects() const { return collect_ != nullptr; }
+
+ private:
+  std::string_view choice(const KernelCase& what) const;
+  const ScheduleChoices& choices_;
+  const CpuTarget& target_;
+  std::vector<TunableKernel>* collect_;
 };
-/// A kernel to print where the matmul packs an operand, which is its parameter `packed`.
-struct Prologue {
-  loop::Kernel kernel;  ///< canonical, roles kept
-  int packed = -1;
-};
-/// What is printed into one matmul.
-struct Fused {
-  std::optional<Prologue> prologue[2];
-  std::optional<Epilogue> epilogue;
-};
-/// Empty when the operands' strides do not allow it: which[i] then says that operand i must be copied.
-/// The kernel's parameters are a, b, those of the prologues and of the epilogue, workspace. The epilogue is
-/// reset when it does not fit the matmul, which is then without.
-bool lower_contract(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                    const CpuTarget& target, Fused& fused, ContractKernel& out, bool which[2]);
+/// lower_cpu, which also adds to `collect` unless it is null.
+LoweredProgram lower_collecting(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                const CpuTarget& target, const LowerOptions& options,
+                                std::vector<TunableKernel>* collect);
 
 /// Operand i of a contraction as a dense tensor: batch dims, free dims, contracted dims in the order of the
 /// node, or, unless `inner_last`, the free dims last. `order` gets the dims, outermost first.
@@ -135,6 +143,8 @@ Work copy_work(int copy, int from, int to, const Dim& bytes);
 /// Integer dot products as products and sums: the matmul template is for floats. `source_of`: the node of `g`
 /// that each new node stands for.
 Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of);
+/// Nodes of a plan made from such a graph are named as those of the graph it was made from.
+void rename_sources(Plan& plan, const std::vector<int32_t>& source_of);
 
 /// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
 struct WholeKernel {

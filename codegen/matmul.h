@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,9 +67,20 @@ struct MatmulPrologues {
   bool a = false, b = false;
 };
 
-/// A schedule for `spec` on `target`, from shape and target alone.
+/// Parts of a schedule that are given; what is 0 or empty is the model's to choose.
+struct MatmulWish {
+  int mr = 0, nv = 0;
+  std::optional<PackA> pack_a;
+  std::optional<bool> pack_b;
+  int64_t kc = 0;     ///< most of it
+  int64_t tasks = 0;  ///< to aim at
+  int split_k = 0;
+};
+
+/// A schedule for `spec` on `target`, from shape and target alone. What else is chosen fits the wish; the
+/// wish must fit the spec (print_matmul says when not).
 MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target,
-                                      const MatmulPrologues& prologues = {});
+                                      const MatmulPrologues& prologues = {}, const MatmulWish& wish = {});
 
 /// A vector of a matrix that fused code loads or stores. Lane 0 is element (batch..., row, col). The strings
 /// are C++ expressions; their names begin with "mm_".

@@ -26,6 +26,7 @@ struct Problem {
   int64_t batch, m, n, k, size;
   const MatmulSpec& spec;
   const MatmulTarget& target;
+  const MatmulWish& wish;
 };
 
 /// True if rows or columns that lie `stride` apart fall into the same few sets of the first cache.
@@ -63,6 +64,7 @@ void choose_block(const Problem& x, MatmulSchedule& s) {
   for (int64_t nv = 1; nv <= 4; ++nv)
     for (int64_t mr = 1; mr <= most_rows; ++mr) {
       if (mr * nv + nv + 1 > x.target.vector_registers || mr > std::max<int64_t>(x.m, 1)) continue;
+      if ((x.wish.nv && nv != x.wish.nv) || (x.wish.mr && mr != x.wish.mr)) continue;
       const double cycles = matmul_cycles(x, s.width, mr, nv);
       if (cycles >= best) continue;
       best = cycles, s.mr = static_cast<int>(mr), s.nv = static_cast<int>(nv);
@@ -80,12 +82,14 @@ void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSc
   const bool by_cols = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1);
   if (by_cols && collides(spec.a.col_stride, x.size) && x.k > 64 && x.n > 64) s.pack_a = PackA::cols;
   if (prologues.a) s.pack_a = by_cols ? PackA::cols : PackA::rows;
+  s.pack_a = x.wish.pack_a.value_or(s.pack_a);
+  s.pack_b = x.wish.pack_b.value_or(s.pack_b);
 }
 
 /// Chunks of k such that one panel of packed B stays in half of the second cache.
 void choose_chunk(const Problem& x, MatmulSchedule& s) {
   const int64_t panel = int64_t{s.nv} * s.width * x.size;
-  const int64_t most = std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
+  const int64_t most = x.wish.kc ? x.wish.kc : std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
   s.kc =
       x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
 }
@@ -113,7 +117,7 @@ void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSche
   int64_t most_m = chunked ? 256 : 128;
   s.mc = s.pack_a == PackA::cols ? round_up(std::min<int64_t>(64, x.m), s.mr) : s.mr;
   // Each further tile of columns computes A again.
-  const int64_t enough = prologues.a ? kTasks / 2 : kTasks;
+  const int64_t enough = x.wish.tasks ? x.wish.tasks : prologues.a ? kTasks / 2 : kTasks;
   while (true) {
     s.tile_m = even_tile(x.m, most_m, s.mc), s.tile_n = even_tile(x.n, most_n, nr);
     const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
@@ -135,17 +139,18 @@ void fit_wide_tile(const Problem& x, MatmulSchedule& s) {
 
 void choose_split(const Problem& x, MatmulSchedule& s) {
   const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
-  s.split_k = 1;
-  if (!x.spec.k.is_const() || tasks >= kTasks / 2) return;
-  s.split_k = static_cast<int>(std::clamp<int64_t>(x.k / kSplitRange, 1, ceil_div(kTasks, tasks)));
+  s.split_k = std::max(x.wish.split_k, 1);
+  if (!x.spec.k.is_const()) return;
+  if (!x.wish.split_k && tasks < kTasks / 2)
+    s.split_k = static_cast<int>(std::clamp<int64_t>(x.k / kSplitRange, 1, ceil_div(kTasks, tasks)));
   if (s.split_k > 1) s.kc = std::min(s.kc, round_up(ceil_div(x.k, s.split_k), 8));
 }
 }  // namespace
 
 MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target,
-                                      const MatmulPrologues& prologues) {
+                                      const MatmulPrologues& prologues, const MatmulWish& wish) {
   Problem x{1,    known(spec.m), known(spec.n), known(spec.k), static_cast<int64_t>(dtype_size(spec.dtype)),
-            spec, target};
+            spec, target,        wish};
   for (const Dim& d : spec.batch) x.batch *= known(d);
   MatmulSchedule s;
   s.width = static_cast<int>(target.vector_bytes / x.size);
@@ -153,7 +158,7 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   choose_packing(x, prologues, s);
   choose_chunk(x, s);
   choose_tiles(x, prologues, s);
-  if (prologues.a) fit_wide_tile(x, s);
+  if (prologues.a && !wish.kc) fit_wide_tile(x, s);
   choose_split(x, s);
   return s;
 }

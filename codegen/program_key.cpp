@@ -24,6 +24,12 @@ bool take_line(std::string_view& text, std::string_view name, std::string& value
 
 }  // namespace
 
+std::string LowerOptions::str() const {
+  std::string s = fmt::format("fuse={}", fuse);
+  for (const auto& [kernel, schedule] : schedules) s += fmt::format(", {} {}", kernel, schedule);
+  return s;
+}
+
 std::string ProgramKey::str() const {
   return fmt::format("{}sources {}\ncompiler {}\ntarget {}\noptions {}\n{}{}", kHead, sources, compiler,
                      target, options, layouts, graph);

@@ -24,7 +24,8 @@ constexpr int64_t kFlatChunk = 16384;  ///< elements of a task of a kernel witho
 
 class Writer : detail::ValueText {
  public:
-  Writer(const loop::Kernel& k, const CpuTarget& target) : ValueText(k) {
+  Writer(const loop::Kernel& k, const CpuTarget& target, const RowSchedule& schedule)
+      : ValueText(k), schedule_(schedule) {
     choose_width(target);
     flat_ = loop::is_flat(k_);
     col_begin_ = k_.axis_begin(AxisRole::col);
@@ -35,7 +36,8 @@ class Writer : detail::ValueText {
 
   CpuKernel write() {
     CpuKernel out;
-    const std::string canonical = loop::print(k_) + fmt::format("width {}\n", width_);
+    std::string canonical = loop::print(k_) + fmt::format("width {}\n", width_);
+    if (schedule_ != RowSchedule{}) canonical += str(schedule_) + "\n";
     out.symbol = "k_" + hash128(canonical).hex();
     body();
     out.text = comment() + "#include \"kiln_cpu.h\"\nusing namespace kn;\n\n";
@@ -44,7 +46,7 @@ class Writer : detail::ValueText {
         "    void* scratch) {{\n{}}}\n",
         out.symbol, text_);
     out.tasks = flat_ ? ceildiv(k_.axes[0].extent, Dim(kFlatChunk))
-                      : k_.extent(AxisRole::batch) * loop::row_chunks(k_);
+                      : k_.extent(AxisRole::batch) * ceildiv(k_.extent(AxisRole::row), rows_per_task());
     if (!has_cols_ && k_.axes.empty()) out.tasks = Dim(1);
     out.scratch_bytes = scratch_bytes_;
     out.single_pass = p_.count == 1 && !k_.has(InstrKind::partial);
@@ -67,6 +69,13 @@ class Writer : detail::ValueText {
       const auto n = static_cast<uint64_t>(std::max<int64_t>(k_.axes.back().extent.value(), 1));
       width_ = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(width_), std::bit_ceil(n)));
     }
+    if (schedule_.width > 0) width_ = std::min(width_, schedule_.width);
+  }
+
+  /// Partial results have one place per task: then their count is the plan's, not the schedule's.
+  Dim rows_per_task() const {
+    if (schedule_.rows == 0 || k_.has(InstrKind::partial)) return loop::rows_per_task(k_);
+    return Dim(schedule_.rows);
   }
 
   void lay_scratch() {
@@ -146,7 +155,7 @@ class Writer : detail::ValueText {
   void row_task() {
     const int rows_begin = k_.axis_begin(AxisRole::row), rows_end = k_.axis_end(AxisRole::row);
     const bool batched = rows_begin > 0;
-    const std::string per = size(loop::rows_per_task(k_)), rows = rows_text();
+    const std::string per = size(rows_per_task()), rows = rows_text();
     if (batched && rows_begin < rows_end) {
       line("const i64 chunks = ({} + {} - 1) / {}, chunk = task % chunks, batch = task / chunks;", rows, per,
            per);
@@ -245,6 +254,7 @@ class Writer : detail::ValueText {
     for (int v : p_.compute[pass])
       accumulates |= k_.body[v].kind == InstrKind::partial && k_.body[v].all_cols;
     if (!accumulates) return 1;
+    if (schedule_.accumulators > 0) return schedule_.accumulators;
     const Dim& n = k_.axes[vec_axis_].extent;
     if (n.is_const() && n.value() < 8 * width_) return 1;
     double work = 0;  // machine instructions, roughly
@@ -434,6 +444,7 @@ class Writer : detail::ValueText {
   }
   int pass_of(int v) const { return p_.at[v]; }
 
+  const RowSchedule schedule_;
   int width_ = 1, col_begin_ = 0;
   bool flat_ = false, has_cols_ = false;
   std::vector<Dim> scratch_at_;
@@ -443,8 +454,8 @@ class Writer : detail::ValueText {
 
 }  // namespace
 
-CpuKernel write_cpu_kernel(const loop::Kernel& kernel, const CpuTarget& target) {
-  return Writer(kernel, target).write();
+CpuKernel write_cpu_kernel(const loop::Kernel& kernel, const CpuTarget& target, const RowSchedule& schedule) {
+  return Writer(kernel, target, schedule).write();
 }
 
 }  // namespace kiln

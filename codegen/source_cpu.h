@@ -7,6 +7,7 @@
 #include <string>
 
 #include "codegen/cpu_target.h"
+#include "codegen/schedule.h"
 #include "ir/loop.h"
 
 namespace kiln {
@@ -21,6 +22,7 @@ struct CpuKernel {
 };
 
 /// Throws: unsupported, for an op without a body.
-CpuKernel write_cpu_kernel(const loop::Kernel& kernel, const CpuTarget& target);
+CpuKernel write_cpu_kernel(const loop::Kernel& kernel, const CpuTarget& target,
+                           const RowSchedule& schedule = {});
 
 }  // namespace kiln
