@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/record.h"
+
+#include <nlohmann/json.hpp>
+
+#include "codegen/schedule.h"
+
+namespace kiln {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kKind = "tune";
+
+bool is_schedule(const std::string& text) {
+  return parse_matmul_schedule(text).has_value() || parse_row_schedule(text).has_value();
+}
+
+}  // namespace
+
+std::string TuneRow::str() const {
+  return Json{{"schedule", schedule},
+              {"seconds", seconds},
+              {"default_seconds", default_seconds},
+              {"compared", compared}}
+      .dump();
+}
+
+std::optional<TuneRow> TuneRow::parse(std::string_view text) {
+  const Json j = Json::parse(text, nullptr, false);
+  if (!j.is_object()) return std::nullopt;
+  const auto s = j.find("schedule");
+  if (s == j.end() || !s->is_string() || !is_schedule(s->get<std::string>())) return std::nullopt;
+  const auto number = [&](const char* name) {
+    const auto at = j.find(name);
+    return at != j.end() && at->is_number() ? at->get<double>() : 0.0;
+  };
+  return TuneRow{s->get<std::string>(), number("seconds"), number("default_seconds"),
+                 static_cast<int>(number("compared"))};
+}
+
+std::string TuneRecord::free_key(std::string_view kernel) const {
+  return fmt::format("{}threads {}\n", kernel, threads_);
+}
+
+std::optional<std::string> TuneRecord::row(const TunableKernel& k) const {
+  auto text = cache_ ? cache_->load(kKind, free_key(k.key)) : std::nullopt;
+  if (!text) return std::nullopt;
+  while (text->ends_with('\n')) text->pop_back();
+  return TuneRow::parse(*text) ? text : std::nullopt;
+}
+
+std::optional<std::string> TuneRecord::numeric(const TunableKernel& k) const {
+  auto text = cache_ ? cache_->load(kKind, k.key + "numeric\n") : std::nullopt;
+  if (text)
+    while (text->ends_with('\n')) text->pop_back();
+  return text;
+}
+
+void TuneRecord::store(const TunableKernel& k, const std::string& row) const {
+  const auto parsed = TuneRow::parse(row);
+  if (!cache_ || !parsed) return;
+  cache_->store(kKind, free_key(k.key), row + "\n");
+  const std::string numbers(numeric_part(parsed->schedule));
+  if (numeric(k) != numbers) cache_->store(kKind, k.key + "numeric\n", numbers + "\n");
+}
+
+std::optional<std::vector<ProgramRow>> TuneRecord::program(std::string_view key) const {
+  const auto text = cache_ ? cache_->load(kKind, free_key(key)) : std::nullopt;
+  if (!text) return std::nullopt;
+  std::vector<ProgramRow> out;
+  for (size_t at = 0; at < text->size();) {
+    const size_t end = std::min(text->find('\n', at), text->size());
+    const std::string_view line = std::string_view(*text).substr(at, end - at);
+    at = end + 1;
+    const size_t space = line.find(' ');
+    if (space == line.npos || !TuneRow::parse(line.substr(space + 1))) return std::nullopt;
+    out.push_back({std::string(line.substr(0, space)), std::string(line.substr(space + 1))});
+  }
+  return out;
+}
+
+void TuneRecord::store_program(std::string_view key, const std::vector<ProgramRow>& rows) const {
+  std::string text;
+  for (const ProgramRow& r : rows) text += r.kernel + " " + r.row + "\n";
+  if (cache_) cache_->store(kKind, free_key(key), text);
+}
+
+}  // namespace kiln

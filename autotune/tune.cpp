@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/tune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "autotune/record.h"
+#include "autotune/space.h"
+#include "autotune/trial.h"
+#include "codegen/program.h"
+#include "ir/base/hash.h"
+#include "ir/base/log.h"
+
+namespace kiln {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+constexpr double kFlopsPerSecond = 20e9, kBytesPerSecond = 10e9;  // roughly, of one thread
+constexpr double kLeastSeconds = 5e-6;                            // shorter launches are not worth a trial
+constexpr double kMostBytes = double{1 << 30};                    // operands of a trial
+constexpr double kKernelSeconds = 0.5;                            // for the timings of one kernel
+constexpr size_t kTogether = 4;  // kernels whose candidates are compiled at once, per thread
+
+double estimate(const TunableKernel& k) {
+  return std::max(k.flops / kFlopsPerSecond, k.bytes / kBytesPerSecond);
+}
+
+class Tuning {
+ public:
+  Tuning(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
+         DiskCache* cache, const TuneOptions& options, TuneStats& stats)
+      : g_(g),
+        layouts_(layouts),
+        target_(target),
+        o_(options),
+        record_(cache, options.threads),
+        stats_(stats) {
+    key_ = program_key(g, layouts, target, {});
+  }
+
+  ScheduleChoices run() {
+    const auto start = Clock::now();
+    const auto program = record_.program(key_);
+    if (program) rows_ = *program;
+    else look_up();
+    stats_.kernels = static_cast<int>(rows_.size());
+    for (const ProgramRow& r : rows_) stats_.found += !r.row.empty();
+    if (o_.store) share();
+    else measure(missing(), [this](size_t i, const std::string& row) { keep(i, row); });
+    const bool whole = missing().empty();
+    if (whole && (!program || changed_)) record_.store_program(key_, rows_);
+    stats_.seconds = seconds_since(start);
+    return choices();
+  }
+
+ private:
+  // --- what is there ---
+
+  /// The kernels of the program that are worth a trial. Whether one is depends on nothing but itself, so that
+  /// all ranks agree.
+  void load_kernels() {
+    if (!kernels_.empty()) return;
+    for (TunableKernel& k : tunable_kernels(g_, layouts_, target_)) {
+      if (estimate(k) < kLeastSeconds || k.bytes > kMostBytes) continue;
+      if (candidate_schedules(k).size() > 1) kernels_.push_back(std::move(k));
+    }
+  }
+  void look_up() {
+    load_kernels();
+    for (const TunableKernel& k : kernels_) rows_.push_back({k.id, record_.row(k).value_or("")});
+  }
+  std::vector<size_t> missing() const {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < rows_.size(); ++i)
+      if (rows_[i].row.empty()) out.push_back(i);
+    return out;
+  }
+  void keep(size_t i, const std::string& row) {
+    if (rows_[i].row == row) return;
+    changed_ = true;
+    rows_[i].row = row;
+    load_kernels();
+    const auto k = std::find_if(kernels_.begin(), kernels_.end(),
+                                [&](const TunableKernel& x) { return x.id == rows_[i].kernel; });
+    if (k != kernels_.end() && !row.empty()) record_.store(*k, row);
+  }
+  ScheduleChoices choices() const {
+    ScheduleChoices out;
+    for (const ProgramRow& r : rows_)
+      if (const auto row = TuneRow::parse(r.row)) out[r.kernel] = row->schedule;
+    return out;
+  }
+
+  // --- with other ranks ---
+
+  void share() {
+    std::vector<SharedKernel> shared;
+    std::string all;
+    for (const ProgramRow& r : rows_) {
+      const std::string id = hash128(fmt::format("{} threads {}", r.kernel, o_.threads)).hex();
+      shared.push_back({id, r.row});
+      all += id;
+    }
+    const ShareOptions options{.store = o_.store.get(),
+                               .rank = o_.rank,
+                               .ranks = o_.ranks,
+                               .prefix = o_.prefix,
+                               .round = o_.round.empty() ? hash128(all).hex() : o_.round,
+                               .wait = Seconds(o_.budget_s + 20)};
+    const std::vector<SharedChoice> decided = share_choices(
+        options, shared,
+        [this](const std::vector<size_t>& own, const Publish& publish) { measure(own, publish); });
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      stats_.received += !decided[i].own && !decided[i].text.empty() && decided[i].text != rows_[i].row;
+      keep(i, decided[i].text);
+    }
+  }
+
+  // --- measuring ---
+
+  /// The kernels that the program spends most time in come first.
+  void measure(std::vector<size_t> which, const Publish& publish) {
+    if (which.empty() || !runs_here()) return;
+    const auto start = Clock::now();
+    const auto weight = [&](size_t i) { return estimate(kernels_[i]) * kernels_[i].launches; };
+    std::stable_sort(which.begin(), which.end(), [&](size_t a, size_t b) { return weight(a) > weight(b); });
+    const size_t together = kTogether * static_cast<size_t>(o_.threads);
+    for (size_t at = 0; at < which.size() && seconds_since(start) < o_.budget_s; at += together) {
+      const std::vector<size_t> some(
+          which.begin() + static_cast<ptrdiff_t>(at),
+          which.begin() + static_cast<ptrdiff_t>(std::min(at + together, which.size())));
+      std::vector<Trial> trials;
+      for (const size_t i : some) trials.push_back({&kernels_[i], allowed(kernels_[i])});
+      Trials compiled(trials, target_, o_.threads);
+      for (size_t i = 0; i < some.size() && seconds_since(start) < o_.budget_s; ++i)
+        try_one(compiled, trials[i], i, [&](const std::string& row) { publish(some[i], row); });
+    }
+  }
+  void try_one(Trials& compiled, const Trial& trial, size_t i,
+               const std::function<void(const std::string&)>& found) {
+    const TrialResult r = compiled.run(i, {.seconds = kKernelSeconds});
+    if (r.compared == 0) return;
+    const std::string& winner = trial.schedules[static_cast<size_t>(r.winner)];
+    log(LogLevel::info, "tuning: {} of {} candidates of kernel {}; {:.1f} us instead of {:.1f} us by '{}'",
+        r.compared, trial.schedules.size(), trial.kernel->id, r.seconds * 1e6, r.default_seconds * 1e6,
+        winner);
+    ++stats_.tuned;
+    found(TuneRow{winner, r.seconds, r.default_seconds, r.compared}.str());
+  }
+  /// Candidates; where the numeric part is settled, only those that keep it: bits do not change with threads.
+  std::vector<std::string> allowed(const TunableKernel& k) const {
+    std::vector<std::string> all = candidate_schedules(k);
+    const auto settled = record_.numeric(k);
+    if (!settled) return all;
+    std::vector<std::string> out;
+    for (const std::string& s : all)
+      if (numeric_part(s) == *settled) out.push_back(s);
+    return out.empty() ? all : out;
+  }
+  bool runs_here() const {
+    try {
+      check_runs_here(target_);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  }
+
+  const Graph& g_;
+  const std::vector<ExternalLayout>& layouts_;
+  const CpuTarget& target_;
+  const TuneOptions& o_;
+  TuneRecord record_;
+  TuneStats& stats_;
+  std::string key_;
+  std::vector<TunableKernel> kernels_;  // empty while a program row says enough
+  std::vector<ProgramRow> rows_;        // of the kernels, in their order; a row may be empty
+  bool changed_ = false;
+};
+
+}  // namespace
+
+ScheduleChoices choose_schedules(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                 const CpuTarget& target, DiskCache* cache, const TuneOptions& options,
+                                 TuneStats* stats) {
+  TuneStats unseen;
+  if (options.level == TuneLevel::off) return {};
+  return Tuning(g, layouts, target, cache, options, stats ? *stats : unseen).run();
+}
+
+}  // namespace kiln

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the schedules of a program's kernels: what earlier runs found, what other ranks find, and, for the
+// rest, what measuring says within a time limit. Compiles no program and keeps none.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/share.h"
+#include "codegen/disk_cache.h"
+#include "codegen/tunable.h"
+
+namespace kiln {
+
+enum class TuneLevel : uint8_t {
+  off,   ///< what the rules choose
+  fast,  ///< a few candidates per kernel that takes long enough to matter
+};
+
+struct TuneOptions {
+  TuneLevel level = TuneLevel::off;
+  double budget_s = 10;  ///< for compiling and measuring candidates; kernels beyond it keep their defaults
+  int threads = 1;       ///< that the program will run on
+  /// Ranks that share, as in ShareOptions; alone without a store. An empty round stands for the kernels.
+  std::shared_ptr<Store> store;
+  int rank = 0;
+  std::vector<int> ranks;
+  std::string prefix, round;
+};
+
+/// What choosing did.
+struct TuneStats {
+  int kernels = 0;   ///< that something could be chosen about
+  int tuned = 0;     ///< measured now, here
+  int found = 0;     ///< known from an earlier run
+  int received = 0;  ///< found by other ranks
+  double seconds = 0;
+};
+
+/// Schedules of kernels of `g` that are not to have their default. Rows are read from and kept in `cache`
+/// (may be null). With a store all ranks get the same for the same kernel. A target that does not run here
+/// gets what was found, and is not measured. Arguments and throws: as of lower_cpu and share_choices.
+ScheduleChoices choose_schedules(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                                 const CpuTarget& target, DiskCache* cache, const TuneOptions& options,
+                                 TuneStats* stats = nullptr);
+
+}  // namespace kiln
