@@ -8,7 +8,7 @@
 #include "autotune/record.h"
 #include "autotune/space.h"
 #include "autotune/trial.h"
-#include "codegen/program.h"
+#include "codegen/program_key.h"
 #include "ir/base/hash.h"
 #include "ir/base/log.h"
 
@@ -41,7 +41,7 @@ class Tuning {
         o_(options),
         record_(cache, options.threads),
         stats_(stats) {
-    key_ = program_key(g, layouts, target, {});
+    key_ = program_key(g, layouts, target, {}).str();
   }
 
   ScheduleChoices run() {
@@ -141,6 +141,7 @@ class Tuning {
       for (size_t i = 0; i < some.size() && seconds_since(start) < o_.budget_s; ++i)
         try_one(compiled, trials[i], i, [&](const std::string& row) { publish(some[i], row); });
     }
+    stats_.measure_seconds = seconds_since(start);
   }
   void try_one(Trials& compiled, const Trial& trial, size_t i,
                const std::function<void(const std::string&)>& found) {

@@ -31,11 +31,12 @@ struct TuneOptions {
 
 /// What choosing did.
 struct TuneStats {
-  int kernels = 0;   ///< that something could be chosen about
-  int tuned = 0;     ///< measured now, here
-  int found = 0;     ///< known from an earlier run
-  int received = 0;  ///< found by other ranks
-  double seconds = 0;
+  int kernels = 0;             ///< that something could be chosen about
+  int tuned = 0;               ///< measured now, here
+  int found = 0;               ///< known from an earlier run
+  int received = 0;            ///< found by other ranks
+  double measure_seconds = 0;  ///< compiling and timing candidates here
+  double seconds = 0;          ///< in all, waiting for other ranks included
 };
 
 /// Schedules of kernels of `g` that are not to have their default. Rows are read from and kept in `cache`

@@ -23,6 +23,9 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.threads = o.threads;
   s.frozen = o.frozen;
   s.split = o.split;
+  const bool fast = o.tune == Tune::by_switch ? option("KILN_TUNE") == "fast" : o.tune == Tune::fast;
+  s.tune.level = fast ? TuneLevel::fast : TuneLevel::off;
+  s.tune.budget_s = static_cast<double>(option_int("KILN_TUNE_BUDGET_S"));
   if (o.profile) s.profiler = std::make_shared<Profiler>();
   s.loc = loc;
   return trie;
@@ -44,7 +47,11 @@ CallableStats trie_stats(Trie& trie) {
                             b.saved_bytes,
                             b.work,
                             b.buckets,
-                            {}});
+                            {},
+                            b.tuned,
+                            b.tune_found,
+                            b.tune_received,
+                            b.tune_seconds});
     for (const BucketTable& t : b.buckets)
       for (size_t i = 0; i < t.buckets.size() && t.buckets.size() > 1; ++i)
         stats.builds.back().breaks.push_back(t.reason(i));

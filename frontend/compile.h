@@ -22,6 +22,14 @@ enum class Backend : uint8_t {
   reference,  ///< the interpreter: the same traces, no code generation
 };
 
+/// Whether kernels are measured before they are chosen. What was found is kept on disk and used at once by
+/// later runs that tune.
+enum class Tune : uint8_t {
+  by_switch,  ///< as KILN_TUNE says
+  off,        ///< a cost model chooses
+  fast,       ///< a few candidates of each kernel are measured, for at most KILN_TUNE_BUDGET_S
+};
+
 struct CompileOptions {
   std::string name = "step";
   Backend backend = Backend::native;
@@ -43,6 +51,7 @@ struct CompileOptions {
   /// named. If the cuts do not fit those of a DistributedDataParallel, steps are slower, never wrong. A
   /// callable that runs inside another compiled one is part of that.
   std::optional<SplitOptions> split;
+  Tune tune = Tune::by_switch;
 };
 
 /// One build: a trace that was recorded, and compiled or found in the cache.
@@ -61,6 +70,10 @@ struct Build {
   /// With CompileOptions::split: the buckets of each stretch of forward ops between host reads, ...
   std::vector<BucketTable> buckets;
   std::vector<std::string> breaks;  ///< ... and why each partition of those that were cut is one
+  int tuned = 0;                    ///< kernels measured by this build
+  int tune_found = 0;               ///< kernels whose schedule was known from an earlier run
+  int tune_received = 0;            ///< kernels that another rank measured
+  double tune_seconds = 0;          ///< spent on choosing
 };
 
 /// Seconds that a call of this build cannot go below here: each launch at the slower of what memory and

@@ -114,6 +114,20 @@ void name_user_lines(const Graph& g, Plan& plan) {
   }
 }
 
+/// What tuning finds for the kernels of `g`; nothing when it is off.
+ScheduleChoices choose(const Graph& g, const std::vector<ExternalLayout>& layouts,
+                       const StageOptions& options, int threads, BuildRecord& record) {
+  TuneOptions tune = options.tune;
+  tune.threads = threads;
+  TuneStats stats;
+  ScheduleChoices choices = choose_schedules(g, layouts, context().target, &context().cache, tune, &stats);
+  record.tuned += stats.tuned;
+  record.tune_found += stats.found;
+  record.tune_received += stats.received;
+  record.tune_seconds += stats.seconds;
+  return choices;
+}
+
 std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides,
                                       const StageOptions& options, BuildRecord& record) {
   std::vector<ExternalLayout> layouts;
@@ -124,9 +138,11 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   Context& c = context();
   check_runs_here(c.target);
   const int threads = options.threads > 0 ? options.threads : default_threads();
-  const LowerOptions lower;
+  LowerOptions lower;
+  // A job holds no schedules: they are one machine's.
   if (c.recorder.active())
     c.recorder.record({options.name, options.threads, lower, layouts, g, node_lines(g)});
+  lower.schedules = choose(g, layouts, options, threads, record);
   CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads);
   if (options.profiler) name_user_lines(g, compiled.plan);
   record.kernels += compiled.stats.kernels;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/tune.h"
 #include "frontend/communication.h"
 #include "frontend/trace.h"
 #include "ir/interpret.h"
@@ -33,6 +34,7 @@ struct StageOptions {
   std::string name = "fn";
   std::shared_ptr<Profiler> profiler;  ///< null: not timed
   SourceLoc loc;
+  TuneOptions tune;  ///< `threads` is filled in by the build
   std::optional<SplitOptions> split;
   // Of a path, for its backward outside the callable:
   std::vector<Sizes> external_strides;

@@ -176,6 +176,8 @@ struct BuildRecord {
   int kernels = 0, nodes = 0, compiled = 0;
   int64_t arena_bytes = 0, saved_bytes = 0;
   bool from_cache = false;
+  int tuned = 0, tune_found = 0, tune_received = 0;  ///< kernels, as of TuneStats
+  double tune_seconds = 0;
   std::vector<std::pair<double, double>> work;  ///< bytes and FLOPs of each launch
   std::vector<BucketTable> buckets;             ///< with CompileOptions::split: of each stage with ops
 };

@@ -38,6 +38,11 @@ constexpr OptionDef kOptions[] = {
      "job file that every program compiled is added to, for kiln warm, cache why-miss and explain; ranks may "
      "share one"},
     {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
+    {"KILN_TUNE", "choice:off|fast", "off",
+     "fast measures a few candidates of each kernel before choosing, and keeps what it finds in the disk "
+     "cache"},
+    {"KILN_TUNE_BUDGET_S", "int", "10",
+     "seconds that one build may measure for; other kernels keep defaults"},
     {"KILN_UPDATE_GOLDEN", "flag", "0", "tests rewrite the expected text of passes"},
     {"KILN_VERIFY", "flag", "0", "verify each graph, and that its text reads back, after every pass (tests)"},
 };
