@@ -42,6 +42,28 @@ TEST(CompileStats, SwitchedOffThereAreNone) {
   EXPECT_TRUE(f.stats().builds.empty());
 }
 
+TEST(CompileTune, MeasuredOnceAndTheSameBits) {
+  const Tensor a = ones({96, 128}) * 0.3, b = ones({128, 160}) * 0.7;
+  const auto fn = [](const Tensor& x, const Tensor& y) { return softmax(matmul(x, y), 1); };
+  auto off = compile(fn, {.tune = Tune::off});
+  const std::vector<float> want = off(a, b).to_vector<float>();
+  EXPECT_EQ(off.stats().builds[0].tuned + off.stats().builds[0].tune_found, 0);
+  auto first = compile(fn, {.tune = Tune::fast});
+  const std::vector<float> got = first(a, b).to_vector<float>();
+  const Build build = first.stats().builds[0];
+  EXPECT_GT(build.tuned + build.tune_found, 0);  // found, when this test ran before
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]);
+  set_option("KILN_TUNE", "fast");
+  auto second = compile(fn);
+  set_option("KILN_TUNE", "");
+  EXPECT_EQ(second(a, b).to_vector<float>(), got);
+  EXPECT_EQ(second.stats().builds[0].tuned, 0);
+  EXPECT_EQ(second.stats().builds[0].tune_found, build.tuned + build.tune_found);
+  EXPECT_EQ(second.stats().builds[0].tune_received, 0);
+  EXPECT_TRUE(second.stats().builds[0].from_cache);
+  EXPECT_GT(second.stats().builds[0].tune_seconds, 0);
+}
+
 /// What KILN_DUMP writes for one build, by the name of the file without its number.
 std::map<std::string, std::string> dumps(const std::string& tokens) {
   namespace fs = std::filesystem;

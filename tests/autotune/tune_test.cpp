@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing for whole programs: measured once, found ever after, the same on all ranks.
+#include "autotune/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "codegen/program.h"
+#include "tests/autotune/graphs.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A cache folder of the test's own.
+struct Folder {
+  explicit Folder(const std::string& name)
+      : path((fs::temp_directory_path() / fmt::format("kiln_tune_test.{}.{}", getpid(), name)).string()) {
+    fs::remove_all(path);
+  }
+  ~Folder() {
+    fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
+    fs::remove_all(path, ignored);
+  }
+  std::error_code ignored;
+  std::string path;
+};
+
+const Graph& graph() {
+  static const Graph g = parse_graph(R"(graph layers {
+  %0 = input f32[256,256] arg
+  %1 = input f32[256,256] param
+  %2 = input f32[256,512] param
+  %3 = f32[256,256] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %4 = f32[256,256] tanh %3
+  %5 = f32[256,512] dot_general %4, %2 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  %6 = f32[256] sum %5 {dims=(1)}
+  output %5
+  output %6
+})");
+  return g;
+}
+
+ScheduleChoices choose(const Graph& g, DiskCache* cache, TuneOptions o, TuneStats* stats = nullptr) {
+  o.level = TuneLevel::fast;
+  return choose_schedules(g, {}, host_target(), cache, o, stats);
+}
+
+TEST(Tune, OffChoosesNothing) {
+  TuneStats stats;
+  EXPECT_TRUE(choose_schedules(graph(), {}, host_target(), nullptr, {}, &stats).empty());
+  EXPECT_EQ(stats.kernels, 0);
+}
+
+// A third start tunes nothing.
+TEST(Tune, MeasuredOnceThenFound) {
+  const Folder folder("once");
+  DiskCache cache(folder.path, 1 << 30);
+  TuneStats first, second, third;
+  const ScheduleChoices a = choose(graph(), &cache, {}, &first);
+  EXPECT_GE(first.kernels, 2);
+  EXPECT_EQ(first.tuned, first.kernels);
+  EXPECT_EQ(first.found, 0);
+  EXPECT_EQ(a.size(), static_cast<size_t>(first.kernels));
+  EXPECT_EQ(choose(graph(), &cache, {}, &second), a);
+  EXPECT_EQ(second.tuned, 0);
+  EXPECT_EQ(second.found, first.kernels);
+  // Another program with some of the same kernels finds those.
+  Graph part = graph();
+  part.outputs.pop_back();
+  EXPECT_NE(choose(part, &cache, {}, &third).size(), 0u);
+  EXPECT_GT(third.found, 0);
+}
+
+// Tuned at another thread count, the bits stay: the numeric part is settled.
+TEST(Tune, NumericPartsDoNotFollowTheThreads) {
+  const Folder folder("threads");
+  DiskCache cache(folder.path, 1 << 30);
+  const Graph deep = parse_graph(testing::kDeep);
+  TuneStats one, two;
+  const ScheduleChoices a = choose(deep, &cache, {.threads = 1}, &one);
+  const ScheduleChoices b = choose(deep, &cache, {.threads = 2}, &two);
+  EXPECT_EQ(one.tuned, 1);
+  EXPECT_EQ(two.tuned, 1);
+  for (const auto& [id, schedule] : a) EXPECT_EQ(numeric_part(schedule), numeric_part(b.at(id)));
+}
+
+TEST(Tune, BeyondTheBudgetKernelsKeepTheirDefaults) {
+  const Folder folder("budget");
+  DiskCache cache(folder.path, 1 << 30);
+  TuneStats stats;
+  EXPECT_TRUE(choose(graph(), &cache, {.budget_s = 0}, &stats).empty());
+  EXPECT_EQ(stats.tuned, 0);
+  TuneStats later;
+  choose(graph(), &cache, {}, &later);
+  EXPECT_EQ(later.tuned, later.kernels);
+}
+
+TEST(Tune, ATargetThatDoesNotRunHereIsNotMeasured) {
+  CpuTarget alien = host_target();
+  alien.features += ",+nosuchfeature";
+  TuneStats stats;
+  EXPECT_TRUE(choose_schedules(graph(), {}, alien, nullptr, {.level = TuneLevel::fast}, &stats).empty());
+  EXPECT_GE(stats.kernels, 2);
+  EXPECT_EQ(stats.tuned, 0);
+}
+
+/// Ranks as threads, each with its cache (null: none).
+std::vector<ScheduleChoices> choose_together(const std::vector<DiskCache*>& caches,
+                                             std::vector<TuneStats>& stats, const std::string& world) {
+  const std::shared_ptr<Store> store = make_local_store();
+  std::vector<ScheduleChoices> out(caches.size());
+  stats.assign(caches.size(), {});
+  std::vector<int> ranks;
+  for (size_t r = 0; r < caches.size(); ++r) ranks.push_back(static_cast<int>(r));
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < caches.size(); ++r)
+    threads.emplace_back([&, r] {
+      out[r] =
+          choose(graph(), caches[r],
+                 {.store = store, .rank = static_cast<int>(r), .ranks = ranks, .prefix = world, .round = "1"},
+                 &stats[r]);
+    });
+  for (auto& t : threads) t.join();
+  return out;
+}
+
+TEST(Tune, RanksChooseAlikeWhateverTheirCachesHold) {
+  const Folder cold("cold"), warm("warm"), closed("closed");
+  DiskCache a(cold.path, 1 << 30), b(warm.path, 1 << 30), c(closed.path, 1 << 30);
+  choose(graph(), &b, {});
+  fs::create_directories(closed.path + "/tune");
+  fs::permissions(closed.path + "/tune", fs::perms::owner_read | fs::perms::owner_exec);
+  std::vector<TuneStats> stats;
+  const auto first = choose_together({&a, &b, &c}, stats, "w");
+  EXPECT_EQ(first[0], first[1]);
+  EXPECT_EQ(first[0], first[2]);
+  EXPECT_EQ(first[0].size(), static_cast<size_t>(stats[0].kernels));
+  int tuned = 0;
+  for (const TuneStats& s : stats) tuned += s.tuned;
+  EXPECT_LE(tuned, stats[0].kernels);
+  // Each can start alone from what it has kept.
+  const auto again = choose_together({&a, &b}, stats, "w2");
+  EXPECT_EQ(again[0], again[1]);
+  EXPECT_EQ(again[0], first[0]);
+  EXPECT_EQ(stats[0].tuned + stats[1].tuned, 0);
+}
+
+TEST(Tune, EntriesOfDifferentRanksAreEqual) {
+  const Folder x("x"), y("y");
+  DiskCache a(x.path, 1 << 30), b(y.path, 1 << 30);
+  std::vector<TuneStats> stats;
+  choose_together({&a, &b}, stats, "w");
+  size_t entries = 0;
+  for (const auto& file : fs::directory_iterator(x.path + "/tune")) {
+    const auto name = file.path().filename();
+    std::ifstream one(file.path(), std::ios::binary),
+        other(fs::path(y.path) / "tune" / name, std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(one), {});
+    EXPECT_EQ(bytes, std::string(std::istreambuf_iterator<char>(other), {})) << name;
+    ++entries;
+  }
+  EXPECT_GE(entries, 5u);
+}
+
+}  // namespace
+}  // namespace kiln
