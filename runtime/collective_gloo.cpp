@@ -36,6 +36,13 @@ Milliseconds until(Clock::time_point deadline) {
   return std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(deadline - Clock::now()));
 }
 
+/// What Gloo says, without the line of its source that it begins with.
+std::string plain(const std::exception& e) {
+  const std::string text = e.what();
+  const size_t place = text.find("] ");
+  return text.starts_with("[") && place != std::string::npos ? text.substr(place + 2) : text;
+}
+
 class GlooMesh final : public Mesh {
  public:
   /// Listens; connect() makes it a mesh.
@@ -44,7 +51,7 @@ class GlooMesh final : public Mesh {
     const SignalsBlocked blocked;  // Gloo starts a thread, which writes to sockets that may be closed
     device_ = gloo::transport::tcp::CreateDevice(where);
     wires_ = device_->createContext(rank, size);
-    wires_->setTimeout(std::chrono::ceil<Milliseconds>(timeout));
+    wires_->setTimeout(std::chrono::ceil<Milliseconds>(timeout / 5));  // Gloo waits 5 times that for a peer
     for (const int p : others()) addresses_.push_back(wires_->createPair(p)->address().bytes());
   }
 
@@ -119,7 +126,7 @@ class GlooMesh final : public Mesh {
     try {
       op();
     } catch (const std::exception& e) {
-      broken(peer, e.what());
+      broken(peer, plain(e));
     }
   }
 
@@ -143,8 +150,8 @@ class GlooMesh final : public Mesh {
       done = wait(until(deadline));
     } catch (const std::exception& e) {
       rest();
-      if (Clock::now() >= deadline) throw MeshBroken(peer, e.what());
-      broken(peer, e.what());
+      if (Clock::now() >= deadline) throw MeshBroken(peer, plain(e));
+      broken(peer, plain(e));
     }
     rest();
     return done;
@@ -168,7 +175,7 @@ class GlooMesh final : public Mesh {
         try {
           wire->recv(p, kNever, 0, 1);
         } catch (const std::exception& e) {
-          tell(note(p, e.what()));
+          tell(note(p, plain(e)));
         }
       }
       {
@@ -293,7 +300,7 @@ class Rendezvous {
       try {
         mesh->connect(p, addresses[static_cast<size_t>(p)]);
       } catch (const std::exception& e) {
-        fail("no connection to rank {}: {}", p, e.what());
+        fail("no connection to rank {}: {}", p, plain(e));
       }
     }
     return mesh;
@@ -303,8 +310,14 @@ class Rendezvous {
 
   template <typename... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> f, Args&&... args) const {
-    throw Error(ErrorKind::comm, fmt::format("rank {}: gloo group '{}': {}", rank_, prefix_,
-                                             fmt::format(f, std::forward<Args>(args)...)));
+    std::vector<int> lost;
+    try {
+      lost = store_.lost();
+    } catch (const std::exception&) {  // what failed is worth more than this
+    }
+    throw Error(ErrorKind::comm, fmt::format("rank {}: gloo group '{}': {}{}", rank_, prefix_,
+                                             fmt::format(f, std::forward<Args>(args)...),
+                                             lost.empty() ? "" : "; lost: " + rank_list(lost)));
   }
 
  private:
@@ -334,7 +347,7 @@ class Rendezvous {
     try {
       return std::make_unique<GlooMesh>(rank_, size_, where, left());
     } catch (const std::exception& e) {
-      fail("cannot listen on {}: {}", where.iface.empty() ? where.hostname : where.iface, e.what());
+      fail("cannot listen on {}: {}", where.iface.empty() ? where.hostname : where.iface, plain(e));
     }
   }
 
@@ -342,6 +355,9 @@ class Rendezvous {
                                     const std::vector<HostPlace>& places) const {
     gloo::transport::tcp::attr where;
     if (is_address(interface)) {
+      KILN_CHECK(is_own_address(interface), invalid,
+                 "gloo group '{}': {} is no address of this host; it has {}", prefix_, interface,
+                 fmt::join(here.addresses, ", "));
       where.hostname = interface;
     } else if (!interface.empty()) {
       KILN_CHECK(if_nametoindex(interface.c_str()) != 0, invalid,
@@ -377,6 +393,8 @@ std::unique_ptr<CollectiveEngine> make_gloo_engine(std::shared_ptr<Store> store,
   const CollectiveControl control(rendezvous.left());
   try {
     return make_mesh_engine("gloo", std::move(mesh), std::move(store), prefix, control);
+  } catch (const MeshBroken& e) {
+    rendezvous.fail("rank {} is gone: {}", e.peer, e.what());
   } catch (const Error& e) {
     rendezvous.fail("{}", e.what());
   }

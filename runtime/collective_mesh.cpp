@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective begins with a greeting from each rank to each: what it was called with, and the operands
 // if they are small. So ranks that call different things find out before any memory is touched, every rank
-// knows who has not come, and small collectives take one message. The rest goes in segments: block r of a
-// reduction is reduced by rank r, in the order of the ranks, and sent to all as it gets done.
+// knows who has not come, and small collectives take one message. The rest is mesh_segments.cpp.
 #include "runtime/collective_mesh.h"
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <utility>
 
+#include "runtime/mesh_segments.h"
 #include "runtime/reduce.h"
 
 namespace kiln {
 
 namespace {
 
-constexpr size_t kSmall = 8192;           // bytes to each rank that travel with the greeting
-constexpr int64_t kSegment = 256 * 1024;  // bytes
-constexpr int64_t kDepth = 2;             // segments on their way to one rank
-constexpr Seconds kReasonTime{1},
-    kAnswerTime{1};  // how long to wait for what others have to say of a failure
-
-enum Channel : uint64_t { kGreetings = 1, kOperands, kResults };
+constexpr size_t kSmall = 32768;    // bytes to each rank that travel with the greeting
+constexpr uint64_t kGreetings = 1;  // channel
+// How long to wait for what others have to say of a failure.
+constexpr Seconds kReasonTime{0.5}, kAnswerTime{1};
 
 struct Greeting {
   uint64_t number;
@@ -65,33 +61,7 @@ void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-/// Bytes of one rank's block.
-struct Block {
-  int64_t begin = 0, bytes = 0;
-
-  int64_t segments() const { return (bytes + kSegment - 1) / kSegment; }
-  Block segment(int64_t k) const { return {begin + k * kSegment, std::min(kSegment, bytes - k * kSegment)}; }
-};
-
-/// As equal as whole elements allow.
-std::vector<Block> split(int64_t count, int64_t element, int size) {
-  std::vector<Block> blocks;
-  int64_t begin = 0;
-  for (int r = 0; r < size; ++r) {
-    const int64_t n = count / size + (r < count % size ? 1 : 0);
-    blocks.push_back({begin * element, n * element});
-    begin += n;
-  }
-  return blocks;
-}
-
-std::vector<Block> equal_blocks(int64_t bytes, int size) {
-  std::vector<Block> blocks;
-  for (int r = 0; r < size; ++r) blocks.push_back({r * bytes, bytes});
-  return blocks;
-}
-
-class MeshEngine final : public CollectiveEngine {
+class MeshEngine final : public CollectiveEngine, MeshWaits {
  public:
   MeshEngine(const char* backend, std::unique_ptr<Mesh> mesh, std::shared_ptr<Store> store,
              std::string prefix)
@@ -100,7 +70,8 @@ class MeshEngine final : public CollectiveEngine {
         size_(mesh->size()),
         store_(std::move(store)),
         prefix_(std::move(prefix)),
-        mesh_(std::move(mesh)) {
+        mesh_(std::move(mesh)),
+        segments_(*mesh_, *this) {
     const size_t size = static_cast<size_t>(size_);
     letters_in_.resize(2 * size * kLetter);
     letters_out_.resize(size * kLetter);
@@ -124,11 +95,11 @@ class MeshEngine final : public CollectiveEngine {
     control_ = &control;
     arrived_.assign(static_cast<size_t>(size_), false);
     try {
-      look();
+      check_aborted();
       const bool small = payload(c) <= static_cast<int64_t>(kSmall);
       exchange_greetings(c, small ? payload(c) : 0);
       if (small) finish_small(c);
-      else finish_large(c);
+      else segments_.run(c);
     } catch (const MeshBroken& broken) {
       throw Error(ErrorKind::comm, explain(c, broken));
     }
@@ -144,8 +115,7 @@ class MeshEngine final : public CollectiveEngine {
 
  private:
   static size_t index(int rank) { return static_cast<size_t>(rank); }
-  int64_t element(const Collective& c) const { return static_cast<int64_t>(dtype_size(c.dtype)); }
-  int64_t payload(const Collective& c) const { return c.count * element(c); }
+  int64_t payload(const Collective& c) const { return c.count * static_cast<int64_t>(dtype_size(c.dtype)); }
   /// All other ranks, each rank beginning with another.
   std::vector<int> peers() const {
     std::vector<int> all;
@@ -162,27 +132,35 @@ class MeshEngine final : public CollectiveEngine {
 
   // ---- waiting ----
 
-  /// Throws when there is a reason to stop.
-  void look() {
+  void check_aborted() const {
     if (const auto why = control_->aborted()) throw Error(ErrorKind::comm, "aborted: " + *why);
-    for (const Departure& d : mesh_->departures())
-      if (!d.in_peace) throw MeshBroken(d.rank, d.why);
   }
-  void await_received(MeshBuffer& buffer, int peer) {
+  void received(MeshBuffer& buffer, int peer) override {
     while (!buffer.await_received(peer, control_->deadline())) {
-      look();
-      if (departed_in_peace(peer)) {  // what he sent before is here already
-        if (buffer.await_received(peer, CollectiveControl::Clock::now())) return;
-      }
+      check_aborted();
+      for (const Departure& d : mesh_->departures())
+        if (d.rank == peer) return take_received(buffer, peer);
     }
   }
-  void await_sent(MeshBuffer& buffer, int peer) {
-    while (!buffer.await_sent(peer, control_->deadline())) look();
+  /// Of a peer that departed, perhaps after its last message: what it sent is here, and no more comes.
+  void take_received(MeshBuffer& buffer, int peer) {
+    while (!buffer.await_received(peer, CollectiveControl::Clock::now())) check_aborted();
   }
-  bool departed_in_peace(int peer) {
-    for (const Departure& d : mesh_->departures())
-      if (d.rank == peer) return d.in_peace;
-    return false;
+  void sent(MeshBuffer& buffer, int peer) override {
+    while (!buffer.await_sent(peer, control_->deadline())) check_aborted();
+  }
+  /// The greeting of `peer`; whoever departs meanwhile ends the wait, for a peer may be hours late.
+  void await_greeting(int peer) {
+    MeshBuffer& mail = *mail_in_[index(peer)];
+    while (!arrived_[index(peer)] &&
+           !(arrived_[index(peer)] = mail.await_received(peer, control_->deadline()))) {
+      check_aborted();
+      for (const Departure& d : mesh_->departures()) {
+        if (arrived_[index(d.rank)]) continue;
+        take_received(*mail_in_[index(d.rank)], d.rank);
+        arrived_[index(d.rank)] = true;
+      }
+    }
   }
 
   // ---- greetings ----
@@ -200,14 +178,13 @@ class MeshEngine final : public CollectiveEngine {
       mail_out_->send(p, index(p) * kLetter, sizeof greeting + static_cast<size_t>(payload));
     }
     for (const int p : peers()) {
-      await_received(*mail_in_[index(p)], p);
-      arrived_[index(p)] = true;
+      await_greeting(p);
       Greeting other;
       std::memcpy(&other, letter_from(p, c.number), sizeof other);
       other.text[sizeof other.text - 1] = 0;
       if (!fits(other, c)) throw Error(ErrorKind::comm, mismatch(p, other.text, rank_, describe(c)));
     }
-    for (const int p : peers()) await_sent(*mail_out_, p);
+    for (const int p : peers()) sent(*mail_out_, p);
   }
 
   void finish_small(const Collective& c) {
@@ -232,145 +209,6 @@ class MeshEngine final : public CollectiveEngine {
       case CollectiveKind::barrier:
       case CollectiveKind::job: break;
     }
-  }
-
-  // ---- segments ----
-
-  /// Results: blocks of c.out that travel from their rank to others.
-  struct Results {
-    std::vector<Block> blocks;
-    std::vector<int> from, to;
-    std::vector<std::unique_ptr<MeshBuffer>> in;  ///< one for each of `from`
-    std::unique_ptr<MeshBuffer> out;
-  };
-
-  Results expect_results(const Collective& c, std::vector<Block> blocks, std::vector<int> from,
-                         std::vector<int> to) {
-    Results r{std::move(blocks), std::move(from), std::move(to), {}, nullptr};
-    const Block& last = r.blocks.back();
-    const size_t all = static_cast<size_t>(last.begin + last.bytes);
-    r.out = mesh_->buffer(c.out, all, kResults);
-    for (const int p : r.from) {
-      r.in.push_back(mesh_->buffer(c.out, all, kResults));
-      for (int64_t k = 0; k < r.blocks[index(p)].segments(); ++k) {
-        const Block s = r.blocks[index(p)].segment(k);
-        r.in.back()->receive(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
-      }
-    }
-    return r;
-  }
-  void send_result(Results& r, int64_t k) {
-    const Block s = r.blocks[index(rank_)].segment(k);
-    for (const int p : r.to) r.out->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
-  }
-  void await_results(Results& r) {
-    for (size_t i = 0; i < r.from.size(); ++i)
-      for (int64_t k = 0; k < r.blocks[index(r.from[i])].segments(); ++k) await_received(*r.in[i], r.from[i]);
-    for (const int p : r.to)
-      for (int64_t k = 0; k < r.blocks[index(rank_)].segments(); ++k) await_sent(*r.out, p);
-  }
-
-  /// Sends everybody his block of c.in, receives this rank's from all, and calls done(k) as soon as segment k
-  /// of the reduction is in `out`.
-  void reduce_blocks(const Collective& c, const std::vector<Block>& blocks, std::byte* out,
-                     const std::function<void(int64_t)>& done) {
-    const Block& mine = blocks[index(rank_)];
-    const int64_t segments = mine.segments();
-    scratch_.resize(static_cast<size_t>(size_ * kDepth * kSegment));
-    std::vector<std::unique_ptr<MeshBuffer>> in(index(size_));
-    const auto place = [&](int p, int64_t k) { return (p * kDepth + k % kDepth) * kSegment; };
-    const auto receive = [&](int p, int64_t k) {
-      in[index(p)]->receive(p, static_cast<size_t>(place(p, k)), static_cast<size_t>(mine.segment(k).bytes));
-    };
-    for (const int p : peers()) {
-      in[index(p)] = mesh_->buffer(scratch_.data(), scratch_.size(), kOperands);
-      for (int64_t k = 0; k < std::min(kDepth, segments); ++k) receive(p, k);
-    }
-    const Block& last = blocks.back();
-    const auto to =
-        mesh_->buffer(const_cast<void*>(c.in), static_cast<size_t>(last.begin + last.bytes), kOperands);
-    for (const int p : peers())
-      for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) {
-        const Block s = blocks[index(p)].segment(k);
-        to->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
-      }
-    std::vector<const void*> parts(index(size_));
-    for (int64_t k = 0; k < segments; ++k) {
-      const Block s = mine.segment(k);
-      for (const int p : peers()) {
-        await_received(*in[index(p)], p);
-        parts[index(p)] = scratch_.data() + place(p, k);
-      }
-      parts[index(rank_)] = bytes_of(c.in) + s.begin;
-      reduce_parts(parts, out + k * kSegment, s.bytes / element(c), c.dtype, c.op);
-      if (k + kDepth < segments)
-        for (const int p : peers()) receive(p, k + kDepth);
-      done(k);
-    }
-    for (const int p : peers())
-      for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) await_sent(*to, p);
-  }
-
-  void finish_large(const Collective& c) {
-    const int64_t bytes = payload(c);
-    switch (c.kind) {
-      case CollectiveKind::all_reduce: {
-        Results results = expect_results(c, split(c.count, element(c), size_), peers(), peers());
-        const int64_t begin = results.blocks[index(rank_)].begin;
-        reduce_blocks(c, results.blocks, bytes_of(c.out) + begin,
-                      [&](int64_t k) { send_result(results, k); });
-        await_results(results);
-        break;
-      }
-      case CollectiveKind::reduce_scatter:
-        reduce_blocks(c, equal_blocks(bytes, size_), bytes_of(c.out), [](int64_t) {});
-        break;
-      case CollectiveKind::all_gather: {
-        copy_bytes(bytes_of(c.out) + rank_ * bytes, c.in, bytes);
-        Results results = expect_results(c, equal_blocks(bytes, size_), peers(), peers());
-        for (int64_t k = 0; k < results.blocks[index(rank_)].segments(); ++k) send_result(results, k);
-        await_results(results);
-        break;
-      }
-      case CollectiveKind::broadcast: broadcast(c); break;
-      case CollectiveKind::barrier:
-      case CollectiveKind::job: break;
-    }
-  }
-
-  /// The root sends each rank a block of its own, which that rank passes on; its own it sends to all.
-  void broadcast(const Collective& c) {
-    const std::vector<Block> blocks = split(c.count, element(c), size_);
-    const size_t all = static_cast<size_t>(payload(c));
-    std::vector<int> others = peers();
-    const auto parts = mesh_->buffer(c.out, all, kOperands);
-    if (rank_ == c.root) {
-      Results results = expect_results(c, blocks, {}, others);
-      for (const int p : others)
-        for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) {
-          const Block s = blocks[index(p)].segment(k);
-          parts->send(p, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
-        }
-      for (int64_t k = 0; k < blocks[index(rank_)].segments(); ++k) send_result(results, k);
-      for (const int p : others)
-        for (int64_t k = 0; k < blocks[index(p)].segments(); ++k) await_sent(*parts, p);
-      await_results(results);
-      return;
-    }
-    std::vector<int> to;
-    for (const int p : others)
-      if (p != c.root) to.push_back(p);
-    const Block& mine = blocks[index(rank_)];
-    for (int64_t k = 0; k < mine.segments(); ++k) {
-      const Block s = mine.segment(k);
-      parts->receive(c.root, static_cast<size_t>(s.begin), static_cast<size_t>(s.bytes));
-    }
-    Results results = expect_results(c, blocks, others, to);
-    for (int64_t k = 0; k < mine.segments(); ++k) {
-      await_received(*parts, c.root);
-      send_result(results, k);
-    }
-    await_results(results);
   }
 
   // ---- what went wrong ----
@@ -459,7 +297,8 @@ class MeshEngine final : public CollectiveEngine {
   const std::shared_ptr<Store> store_;
   const std::string prefix_;
   std::unique_ptr<Mesh> mesh_;
-  std::vector<std::byte> letters_in_, letters_out_, scratch_;
+  MeshSegments segments_;
+  std::vector<std::byte> letters_in_, letters_out_;
   std::vector<std::unique_ptr<MeshBuffer>> mail_in_;  ///< by rank
   std::unique_ptr<MeshBuffer> mail_out_;
   std::vector<bool> arrived_;

@@ -28,13 +28,14 @@ class QueuedWork final : public Work {
   void wait() override {
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] { return done_; });
-    if (error_) throw Error(*error_);
+    // Made here: copies of one exception share its text, whose owners no thread checker can follow.
+    if (error_) throw Error(ErrorKind::comm, *error_, call.site.loc);
   }
   bool done() const override {
     const std::lock_guard lock(mutex_);
     return done_;
   }
-  void end(std::optional<Error> error) {
+  void end(std::optional<std::string> error) {
     const std::lock_guard lock(mutex_);
     done_ = true;
     error_ = std::move(error);
@@ -47,7 +48,7 @@ class QueuedWork final : public Work {
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   bool done_ = false;
-  std::optional<Error> error_;
+  std::optional<std::string> error_;
 };
 
 class QueuedGroup final : public ProcessGroup {
@@ -125,7 +126,7 @@ class QueuedGroup final : public ProcessGroup {
     check(c);
     const std::lock_guard lock(mutex_);
     c.number = c.kind == CollectiveKind::job ? started_ : ++started_;
-    if (failure_) throw failed_before(c);
+    if (failure_) throw Error(ErrorKind::comm, failed_before(c), c.site.loc);
     auto work = std::make_shared<QueuedWork>(std::move(c));
     queue_.push_back(work);
     called_.notify_one();
@@ -185,9 +186,7 @@ class QueuedGroup final : public ProcessGroup {
       forbidden_ = job;
     }
     tell(lock);
-    const std::string what =
-        job ? *reason : fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason);
-    next.end(Error(ErrorKind::comm, what, next.call.site.loc));
+    next.end(job ? *reason : fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason));
   }
 
   /// Before the caller hears of it: his next act may be to end the process.
@@ -199,11 +198,9 @@ class QueuedGroup final : public ProcessGroup {
     lock.lock();
   }
 
-  Error failed_before(const Collective& c) const {
-    return Error(ErrorKind::comm,
-                 fmt::format("rank {}: {}: {}{}", rank_, describe(c),
-                             forbidden_ ? "" : "the group has failed before: ", *failure_),
-                 c.site.loc);
+  std::string failed_before(const Collective& c) const {
+    return fmt::format("rank {}: {}: {}{}", rank_, describe(c),
+                       forbidden_ ? "" : "the group has failed before: ", *failure_);
   }
 
   const int rank_, size_;

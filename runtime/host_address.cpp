@@ -37,22 +37,32 @@ std::string numeric(const sockaddr* address, socklen_t length) {
   return text;
 }
 
-/// The source address of packets to `target`; a UDP socket learns it from the routes and sends nothing.
-std::string source_to(const std::string& target) {
+/// What `use(fd, address, length)` says of a UDP socket and a numeric address; false for any other text.
+template <typename Use>
+bool with_socket(const std::string& address, const Use& use) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_DGRAM;
-  if (getaddrinfo(target.c_str(), "9", &hints, &found) != 0) return "";
+  if (getaddrinfo(address.c_str(), "9", &hints, &found) != 0) return false;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_DGRAM, 0);
-  if (fd < 0) return "";
-  sockaddr_storage own{};
-  socklen_t length = sizeof own;
+  const bool done = fd >= 0 && use(fd, found->ai_addr, found->ai_addrlen);
+  if (fd >= 0) ::close(fd);
+  return done;
+}
+
+/// The source address of packets to `target`; a connected UDP socket learns it from the routes and sends
+/// nothing.
+std::string source_to(const std::string& target) {
   std::string text;
-  if (connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0)
-    text = numeric(reinterpret_cast<sockaddr*>(&own), length);
-  ::close(fd);
+  with_socket(target, [&](int fd, const sockaddr* address, socklen_t length) {
+    sockaddr_storage own{};
+    socklen_t own_length = sizeof own;
+    if (connect(fd, address, length) != 0) return false;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) != 0) return false;
+    text = numeric(reinterpret_cast<sockaddr*>(&own), own_length);
+    return true;
+  });
   return text;
 }
 
@@ -106,6 +116,15 @@ std::string route(const HostPlace& here, const HostPlace& there) {
 bool is_address(const std::string& text) {
   in6_addr any;
   return inet_pton(AF_INET, text.c_str(), &any) == 1 || inet_pton(AF_INET6, text.c_str(), &any) == 1;
+}
+
+bool is_own_address(const std::string& text) {
+  return with_socket(text, [](int fd, sockaddr* address, socklen_t length) {
+    // Port 9, of getaddrinfo, may be taken or not allowed; any will do.
+    if (address->sa_family == AF_INET) reinterpret_cast<sockaddr_in*>(address)->sin_port = 0;
+    else reinterpret_cast<sockaddr_in6*>(address)->sin6_port = 0;
+    return bind(fd, address, length) == 0;
+  });
 }
 
 std::vector<std::string> interface_names() {

@@ -22,6 +22,8 @@ std::string route(const HostPlace& here, const HostPlace& there);
 
 /// True for an address in numbers, IPv4 or IPv6.
 bool is_address(const std::string& text);
+/// True for an address that sockets of this process can be bound to.
+bool is_own_address(const std::string& text);
 /// Names of the network interfaces that are up.
 std::vector<std::string> interface_names();
 

@@ -31,6 +31,9 @@ TEST(HostAddress, TellsAddressesFromNames) {
   EXPECT_TRUE(is_address("::1"));
   EXPECT_FALSE(is_address("lo"));
   EXPECT_FALSE(is_address(""));
+  EXPECT_TRUE(is_own_address("127.0.0.1"));
+  EXPECT_FALSE(is_own_address("192.0.2.1"));  // of documents
+  EXPECT_FALSE(is_own_address("lo"));
   const auto names = interface_names();
   EXPECT_NE(std::find(names.begin(), names.end(), "lo"), names.end());
 }
