@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "ir/base/error.h"
 #include "ir/base/log.h"
@@ -143,6 +144,21 @@ void check_environment() {
 std::string system_env(const char* name) {
   const char* v = std::getenv(name);
   return v ? v : "";
+}
+
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& set,
+                                          const std::vector<std::string>& unset) {
+  std::set<std::string, std::less<>> gone(unset.begin(), unset.end());
+  std::vector<std::string> out;
+  for (const auto& [name, value] : set) {
+    gone.insert(name);
+    out.push_back(name + "=" + value);
+  }
+  for (char** e = environ; *e; ++e) {
+    const std::string_view entry(*e);
+    if (!gone.contains(entry.substr(0, entry.find('=')))) out.emplace_back(entry);
+  }
+  return out;
 }
 
 bool log_enabled(LogLevel level) {

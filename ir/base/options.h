@@ -6,16 +6,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kiln {
 
 /// One row of the switch table.
 struct OptionDef {
-  std::string_view name;     ///< environment variable, e.g. "KILN_LOG"
-  std::string_view type;     ///< "flag", "int", "path", "choice:a|b", "tokens:a|b"
-  std::string_view fallback; ///< value when unset
-  std::string_view doc;      ///< one sentence
+  std::string_view name;      ///< environment variable, e.g. "KILN_LOG"
+  std::string_view type;      ///< "flag", "int", "path", "choice:a|b", "tokens:a|b"
+  std::string_view fallback;  ///< value when unset
+  std::string_view doc;       ///< one sentence
 };
 
 /// All switches, sorted by name.
@@ -37,5 +38,9 @@ void check_environment();
 
 /// An environment variable that is not Kiln's own (HOME, RANK, ...), or "" when unset.
 std::string system_env(const char* name);
+
+/// The environment of a program to be started: this process's, with `set` in it and without `unset`.
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& set,
+                                          const std::vector<std::string>& unset);
 
 }  // namespace kiln

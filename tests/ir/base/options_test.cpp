@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 
@@ -85,8 +86,9 @@ TEST(Options, BadValuesSayWhatFits) {
     const Env env(name, value);
     EXPECT_EQ(message_of([&] { option(name); }), message);
   }
-  EXPECT_TRUE(message_of([] { set_option("KILN_DUMP", "trace,frob"); })
-                  .starts_with("invalid: KILN_DUMP: bad value; got 'trace,frob', expected tokens:trace|"));
+  EXPECT_TRUE(message_of([] {
+                set_option("KILN_DUMP", "trace,frob");
+              }).starts_with("invalid: KILN_DUMP: bad value; got 'trace,frob', expected tokens:trace|"));
 }
 
 TEST(Options, UnknownNamesListTheKnownOnes) {
@@ -104,6 +106,17 @@ TEST(Options, SystemEnvironmentIsReadThrough) {
   EXPECT_EQ(system_env("SURELY_UNSET_VARIABLE"), "");
   const Env env("SURELY_UNSET_VARIABLE", "x");
   EXPECT_EQ(system_env("SURELY_UNSET_VARIABLE"), "x");
+}
+
+TEST(Options, EnvironmentOfAnotherProgram) {
+  const Env kept("SURELY_KEPT_VARIABLE", "a=b"), replaced("SURELY_SET_VARIABLE", "old");
+  const Env gone("SURELY_GONE_VARIABLE", "x");
+  const auto made = environment_with({{"SURELY_SET_VARIABLE", "new"}}, {"SURELY_GONE_VARIABLE"});
+  const auto count = [&](const std::string& entry) { return std::count(made.begin(), made.end(), entry); };
+  EXPECT_EQ(count("SURELY_KEPT_VARIABLE=a=b"), 1);
+  EXPECT_EQ(count("SURELY_SET_VARIABLE=new"), 1);
+  EXPECT_EQ(count("SURELY_SET_VARIABLE=old"), 0);
+  EXPECT_EQ(count("SURELY_GONE_VARIABLE=x"), 0);
 }
 
 }  // namespace
