@@ -3,6 +3,9 @@
 // fails throws kiln::Error. CLI11 is included by the .cpp files only.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
@@ -11,5 +14,9 @@ namespace kiln::cli {
 
 /// `kiln options`: the table of environment switches, as text or as the page docs/options.md.
 void add_options_command(CLI::App& app);
+
+/// `kiln run`: runs `program`, what stands after `--`, as several ranks, and sets `status` to what is to be
+/// the exit status. Both must outlive the parsing.
+void add_run_command(CLI::App& app, const std::vector<std::string>& program, int& status);
 
 }  // namespace kiln::cli

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `kiln`: parses the command line and runs one command. Exit status: 0 done, 1 the command
-// failed, 2 the command line or the environment is wrong. An error is one line on stderr.
+// failed, 2 the command line or the environment is wrong, and for `kiln run` what the ranks' is. An error is
+// one line on stderr.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.h"
 #include "frontend/version.h"
@@ -34,14 +37,26 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& e) {
   return fmt::format("unknown command '{}'; commands: {}", extras[0], command_names(app));
 }
 
+/// Where the `--` of `kiln run` stands, or argc. What follows it is another program's command line.
+int end_of_own(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return argc;
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) == "--") return i;
+  return argc;
+}
+
 int run(int argc, char** argv) {
+  const int own = end_of_own(argc, argv);
+  const std::vector<std::string> program(argv + std::min(own + 1, argc), argv + argc);
+  int status = 0;
   CLI::App app("Kiln compiles training for C++.", "kiln");
   app.set_version_flag("--version", fmt::format("kiln {}", kiln::version()));
   app.require_subcommand(0, 1);
   kiln::cli::add_options_command(app);
+  kiln::cli::add_run_command(app, program, status);
   try {
     kiln::check_environment();
-    app.parse(argc, argv);
+    app.parse(own, argv);
     if (app.get_subcommands().empty()) {
       fmt::print(stderr, "kiln: no command; commands: {} (kiln --help)\n", command_names(app));
       return kBadUsage;
@@ -54,7 +69,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "kiln: {}\n", e.what());
     return e.kind() == kiln::ErrorKind::invalid ? kBadUsage : kFailed;
   }
-  return 0;
+  return status;
 }
 
 }  // namespace

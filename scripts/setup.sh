@@ -9,7 +9,7 @@ packages=(
   llvm-19-dev libclang-19-dev libclang-cpp19-dev liblld-19-dev zlib1g-dev libzstd-dev
   libblis-openmp-dev libgloo-dev
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin
   fortune-mod fortunes
 )
 
