@@ -85,19 +85,8 @@ std::string_view view_of(const jit::Bytes& b) { return {b.data, b.size}; }
 std::vector<std::string> library_paths() {
   const std::string chosen = option("KILN_JIT_LIBRARY");
   if (!chosen.empty()) return {chosen};
-  constexpr std::string_view kName = "libkiln_jit.so";
-  std::vector<std::string> paths;
   static const char anchor = 0;
-  for (const std::string& folder : {folder_of_code(&anchor), folder_of_program()}) {
-    if (folder.empty()) continue;
-    for (const char* sub : {"", "../lib/"}) {
-      const std::string path = fmt::format("{}{}{}", folder, sub, kName);
-      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
-    }
-  }
-  // The bare name is looked for on the program's run path, which the installed package sets.
-  paths.emplace_back(kName);
-  return paths;
+  return paths_of_library("libkiln_jit.so", &anchor);
 }
 
 struct OpenedJit {

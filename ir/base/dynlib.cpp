@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <utility>
 
@@ -49,6 +50,19 @@ std::string folder_of_program() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
   return n > 0 ? folder_of(std::string(path, n)) : "";
+}
+
+std::vector<std::string> paths_of_library(const std::string& name, const void* address) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : {folder_of_code(address), folder_of_program()}) {
+    if (folder.empty()) continue;
+    for (const char* sub : {"", "../lib/"}) {
+      std::string path = folder + sub + name;
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(std::move(path));
+    }
+  }
+  paths.push_back(name);
+  return paths;
 }
 
 }  // namespace kiln

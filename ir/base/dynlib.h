@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kiln {
 
@@ -31,5 +32,8 @@ class DynLib {
 std::string folder_of_code(const void* address);
 /// Folder of the running program, with a final slash; "" if unknown.
 std::string folder_of_program();
+/// Where a library of Kiln named `name` may lie: beside the code that `address` is in and beside the program,
+/// and in ../lib of both; last the bare name, looked for on the run path that the installed package sets.
+std::vector<std::string> paths_of_library(const std::string& name, const void* address);
 
 }  // namespace kiln

@@ -38,6 +38,8 @@ constexpr OptionDef kOptions[] = {
     {"KILN_RECORD", "path", "",
      "job file that every program compiled is added to, for kiln warm, cache why-miss and explain; ranks may "
      "share one"},
+    {"KILN_RPC_LIBRARY", "path", "",
+     "the gRPC library to open; default is searched beside libkiln and the program"},
     {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
     {"KILN_TUNE", "choice:off|fast", "off",
      "fast measures a few candidates of each kernel before choosing, and keeps what it finds in the disk "

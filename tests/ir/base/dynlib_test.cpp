@@ -36,5 +36,12 @@ TEST(DynLib, FoldersEndWithASlash) {
   EXPECT_EQ(folder_of_code(nullptr), "");
 }
 
+TEST(DynLib, LibrariesAreSearchedBesideTheCode) {
+  static const char here = 0;
+  const std::string folder = folder_of_program();
+  EXPECT_EQ(paths_of_library("x.so", &here),
+            (std::vector<std::string>{folder + "x.so", folder + "../lib/x.so", "x.so"}));
+}
+
 }  // namespace
 }  // namespace kiln
