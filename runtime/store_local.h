@@ -4,12 +4,12 @@
 #pragma once
 
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "runtime/store.h"
+#include "runtime/store_values.h"
 
 namespace kiln {
 
@@ -31,8 +31,7 @@ class LocalStore final : public Store {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-  std::vector<int> lost_;
+  StoreValues values_;
 };
 
 }  // namespace kiln

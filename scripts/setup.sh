@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config ccache python3
   llvm-19-dev libclang-19-dev libclang-cpp19-dev liblld-19-dev zlib1g-dev libzstd-dev
-  libblis-openmp-dev libgloo-dev
+  libblis-openmp-dev libgloo-dev libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin
   fortune-mod fortunes

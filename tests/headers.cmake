@@ -3,8 +3,8 @@
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/ir/*.h ${PROJECT_SOURCE_DIR}/codegen/*.h ${PROJECT_SOURCE_DIR}/runtime/*.h
   ${PROJECT_SOURCE_DIR}/autotune/*.h ${PROJECT_SOURCE_DIR}/frontend/*.h)
-# Kernel text and the compiler library's own headers are not public.
-list(FILTER headers EXCLUDE REGEX "/(prelude|clang)/")
+# Kernel text and the own headers of libraries opened at run time are not public.
+list(FILTER headers EXCLUDE REGEX "/(prelude|clang|rpc)/")
 
 set(sources)
 foreach(header ${headers})

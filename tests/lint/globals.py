@@ -18,6 +18,7 @@ ALLOWED = {
     "frontend/state.cpp": "the thread's State and the process's Generator",
     "frontend/tensor.cpp": "numbers tensors",
     "runtime/machine.cpp": "limits of the machine, measured once a process",
+    "runtime/rpc/library.cpp": "what is open when the process exits",
     "runtime/thread_pool.cpp": "the process's workers, made anew in a forked child",
 }
 CONSTANT = re.compile(r"\b(constexpr|consteval)\b")

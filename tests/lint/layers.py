@@ -28,6 +28,7 @@ FOREIGN = [
     (r"(blis|cblas)\.h", ("runtime", "benchmarks"), ()),
     (r"(cuda|cuda_runtime|nvrtc|cublasLt|nccl)\.h", ("runtime", "codegen"), ()),
     (r"gloo/", ("runtime",), ()),
+    (r"grpc(pp)?/", ("runtime/rpc",), ("runtime/rpc",)),
     (r"(arpa|net|netinet)/", ("runtime",), ()),
     (r"zstd\.h", ("ir/base", "runtime", "codegen", "frontend"), ()),
     (r"fmt/", LOWER + ("cli", "examples", "benchmarks"), LOWER + ("cli", "examples", "benchmarks")),
