@@ -42,6 +42,12 @@ void name_plan(const Graph& g, Plan& plan) {
     row.name = scope_names(g, row.sources);
     if (row.name.empty()) row.name = row.ops.empty() ? "copy" : row.ops.substr(0, 40);
   }
+  for (const Launch& l : plan.launches) {
+    if (l.kind == LaunchKind::kernel) continue;
+    const PlanCollective& c = plan.collectives[static_cast<size_t>(l.kernel)];
+    plan.profile[static_cast<size_t>(l.profile)].name =
+        fmt::format("{} {} {}", l.kind == LaunchKind::start ? "start" : "wait", c.kind, l.kernel);
+  }
 }
 
 }  // namespace kiln

@@ -2,9 +2,12 @@
 // The one process-wide context: what eager evaluation borrows from the runtime, the disk cache, the target.
 #pragma once
 
+#include <memory>
+
 #include "codegen/cpu_target.h"
 #include "codegen/disk_cache.h"
 #include "codegen/job.h"
+#include "runtime/timeline.h"
 
 namespace kiln::detail {
 
@@ -13,6 +16,11 @@ struct Context {
   DiskCache cache;
   CpuTarget target;
   JobRecorder recorder;  ///< to KILN_RECORD
+  /// The trace that KILN_TRACE asks for, or null.
+  Timeline* timeline() const { return timeline_.get(); }
+
+ private:
+  std::unique_ptr<Timeline> timeline_;
 };
 
 /// Made on first use; never destroyed, since tensors of static storage may outlive main(). Threads: any.

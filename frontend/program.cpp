@@ -72,6 +72,7 @@ class NativeProgram : public Program {
                      .symbols = {},
                      .max_threads = max_threads_,
                      .profiler = profiler_.get(),
+                     .timeline = context().timeline(),
                      .groups = state().groups,
                      .sites = sites_});
   }

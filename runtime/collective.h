@@ -33,6 +33,11 @@ class Work {
   /// line, when it failed or its timeout has passed; every later collective of the group then fails at once.
   virtual void wait() = 0;
   virtual bool done() const = 0;
+  /// When the group's thread began and ended it, as timeline_now() counts. Of a work that is done.
+  struct Times {
+    int64_t begin_ns = 0, end_ns = 0;
+  };
+  virtual Times times() const = 0;
 };
 using WorkPtr = std::shared_ptr<Work>;
 

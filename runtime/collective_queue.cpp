@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/signal_mask.h"
+#include "runtime/timeline.h"
 
 namespace kiln {
 
@@ -35,8 +36,17 @@ class QueuedWork final : public Work {
     const std::lock_guard lock(mutex_);
     return done_;
   }
+  Times times() const override {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    times_.begin_ns = timeline_now();
+  }
   void end(std::optional<std::string> error) {
     const std::lock_guard lock(mutex_);
+    times_.end_ns = timeline_now();
     done_ = true;
     error_ = std::move(error);
     ended_.notify_all();
@@ -49,6 +59,7 @@ class QueuedWork final : public Work {
   std::condition_variable ended_;
   bool done_ = false;
   std::optional<std::string> error_;
+  Times times_;
 };
 
 class QueuedGroup final : public ProcessGroup {
@@ -167,6 +178,7 @@ class QueuedGroup final : public ProcessGroup {
     lock.unlock();
     std::optional<std::string> reason;
     control_.begin();
+    next.begin();
     const bool job = next.call.kind == CollectiveKind::job;
     try {
       if (job) next.call.job();

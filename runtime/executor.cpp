@@ -4,7 +4,6 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "ir/base/error.h"
@@ -12,7 +11,6 @@
 #include "runtime/arena.h"
 #include "runtime/blas.h"
 #include "runtime/bound_plan.h"
-#include "runtime/collective.h"
 #include "runtime/profiler.h"
 #include "runtime/thread_pool.h"
 
@@ -25,12 +23,6 @@ constexpr size_t kBoundsKept = 8;
 constexpr size_t kInlinePointers = 512;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// Pointers of one call; on the stack for all but giant plans.
 class PointerTable {
@@ -47,7 +39,12 @@ class PointerTable {
 class Collectives {
  public:
   Collectives(const Plan& plan, const BoundPlan& bound, const Invocation& call, void* const* buffers)
-      : plan_(plan), bound_(bound), call_(call), buffers_(buffers), works_(plan.collectives.size()) {}
+      : plan_(plan),
+        bound_(bound),
+        call_(call),
+        buffers_(buffers),
+        works_(plan.collectives.size()),
+        times_(plan.collectives.size()) {}
   ~Collectives() {
     for (const WorkPtr& w : works_) {
       if (!w) continue;
@@ -70,7 +67,9 @@ class Collectives {
   void wait(int32_t i) {
     const WorkPtr w = std::move(works_[static_cast<size_t>(i)]);
     w->wait();
+    times_[static_cast<size_t>(i)] = w->times();
   }
+  const std::vector<Work::Times>& times() const { return times_; }
 
  private:
   const Plan& plan_;
@@ -78,6 +77,7 @@ class Collectives {
   const Invocation& call_;
   void* const* buffers_;
   std::vector<WorkPtr> works_;
+  std::vector<Work::Times> times_;
 };
 
 }  // namespace
@@ -211,17 +211,41 @@ int Executable::choose_threads(std::span<const int64_t> symbols, int available) 
   return bind(symbols)->choose_threads(available, true);
 }
 
-void Executable::walk_profiled(const Frame& frame, Team& team, Profiler& profiler) const {
+void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& call) const {
   std::vector<int64_t> ns(plan_.launches.size());
-  const int64_t start = now_ns();
+  const int64_t start = timeline_now();
   int64_t last = start;
   for (size_t i = 0; i < ns.size() && (i < frame.bound->guarded_from || frame.guards_hold()); ++i) {
     team.run(1, [&](int, int share) { frame.launch(frame.bound->launches[i], share, team.size()); });
-    const int64_t now = now_ns();
+    const int64_t now = timeline_now();
     ns[i] = now - last;
     last = now;
   }
-  profiler.record(plan_, frame.bound->dims, ns, now_ns() - start);
+  if (call.profiler) call.profiler->record(plan_, frame.bound->dims, ns, last - start);
+  if (call.timeline) call.timeline->add(spans(*frame.bound, ns, start, frame.collectives->times()));
+}
+
+std::vector<TimelineSpan> Executable::spans(const BoundPlan& bound, const std::vector<int64_t>& ns,
+                                            int64_t start,
+                                            const std::vector<Work::Times>& collectives) const {
+  std::vector<TimelineSpan> out;
+  const auto size = [&](DimIndex d) { return d < 0 ? 0.0 : static_cast<double>(bound.dims[d]); };
+  int64_t at = start;
+  for (size_t i = 0; i < ns.size(); at += ns[i++]) {
+    const Launch& l = plan_.launches[i];
+    const ProfileRow* row = l.profile < 0 ? nullptr : &plan_.profile[static_cast<size_t>(l.profile)];
+    constexpr const char* kCategory[] = {"kernel", "start", "wait"};
+    out.push_back({TimelineRow::compute, row ? row->name : "kernel", kCategory[static_cast<int>(l.kind)], at,
+                   at + ns[i], row ? size(row->bytes) : 0});
+  }
+  out.push_back({TimelineRow::compute, "call", "call", start, at, 0});
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    const PlanCollective& c = plan_.collectives[i];
+    out.push_back({TimelineRow::communication, fmt::format("{} {}", c.kind, i), "collective",
+                   collectives[i].begin_ns, collectives[i].end_ns,
+                   static_cast<double>(bound.sizes[static_cast<size_t>(c.buffer)])});
+  }
+  return out;
 }
 
 void Executable::run(const Invocation& call) const {
@@ -237,7 +261,7 @@ void Executable::run(const Invocation& call) const {
   if (threads <= 0) threads = small ? 1 : bound.choose_threads(available, pool.recently_used());
   const bool trial = call.threads <= 0 && threads > 1 && bound.alone_ns < WorkModel::kTrialNs;
   if (trial) threads = bound.trial.choose(threads);
-  const int64_t start = trial ? now_ns() : 0;
+  const int64_t start = trial ? timeline_now() : 0;
   Team team = pool.lease(threads);
 
   const int64_t stride = round_up(bound.scratch_bytes, kPage);
@@ -253,11 +277,11 @@ void Executable::run(const Invocation& call) const {
   Collectives collectives(plan_, bound, call, buffers);
   const Frame frame{&bound, kernels_.data(), args,    stride ? arena.data() + scratch_at : nullptr,
                     stride, plan_.guards,    buffers, &collectives};
-  if (call.profiler) walk_profiled(frame, team, *call.profiler);
+  if (call.profiler || call.timeline) walk_timed(frame, team, call);
   else team.run(bound.phase_count(), [&](int i, int share) { frame.phase(i, share, team.size()); });
   arena.check_guard();
   if (!small) pool.note_use();
-  if (trial) bound.trial.note(team.size(), static_cast<double>(now_ns() - start));
+  if (trial) bound.trial.note(team.size(), static_cast<double>(timeline_now() - start));
 }
 
 }  // namespace kiln

@@ -15,14 +15,14 @@
 
 #include "ir/kernel_image.h"
 #include "ir/plan.h"
+#include "runtime/collective.h"
+#include "runtime/timeline.h"
 
 namespace kiln {
 
-class ProcessGroup;
 class Profiler;
 class Team;
 struct BoundPlan;
-struct CollectiveSite;
 
 /// One call of a plan. The spans are read during run() only.
 struct Invocation {
@@ -33,6 +33,7 @@ struct Invocation {
   int threads = 0;                    ///< exactly so many, if the pool is free; 0: by the amount of work,
   int max_threads = 0;                ///< up to so many; 0: up to default_threads()
   Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
+  Timeline* timeline = nullptr;       ///< gets a span for every launch and collective (adds barriers)
   std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
   std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
 };
@@ -70,7 +71,9 @@ class Executable {
   std::shared_ptr<const BoundPlan> bind(std::span<const int64_t> symbols) const;
   void check(const Invocation& call) const;
   void point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const;
-  void walk_profiled(const Frame& frame, Team& team, Profiler& profiler) const;
+  void walk_timed(const Frame& frame, Team& team, const Invocation& call) const;
+  std::vector<TimelineSpan> spans(const BoundPlan& bound, const std::vector<int64_t>& ns, int64_t start,
+                                  const std::vector<Work::Times>& collectives) const;
   std::string largest_buffers(const BoundPlan& bound) const;
 
   Plan plan_;

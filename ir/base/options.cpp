@@ -41,6 +41,8 @@ constexpr OptionDef kOptions[] = {
     {"KILN_RPC_LIBRARY", "path", "",
      "the gRPC library to open; default is searched beside libkiln and the program"},
     {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
+    {"KILN_TRACE", "path", "",
+     "write what compiled calls do when to <path>.<process id>.json, for ui.perfetto.dev (adds barriers)"},
     {"KILN_TUNE", "choice:off|fast", "off",
      "fast measures a few candidates of each kernel before choosing, and keeps what it finds in the disk "
      "cache"},

@@ -96,7 +96,8 @@ class PlacedInput {
 inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
                                        const std::vector<HostTensor>& inputs, int threads,
                                        const std::vector<ExternalLayout>& layouts = {},
-                                       std::span<ProcessGroup* const> groups = {}) {
+                                       std::span<ProcessGroup* const> groups = {},
+                                       Timeline* timeline = nullptr) {
   std::deque<PlacedInput> own;
   std::vector<HostTensor> out(g.outputs.size());
   std::vector<void*> externals, outputs;
@@ -123,6 +124,7 @@ inline std::vector<HostTensor> execute(const Graph& g, const Executable& exe,
            .scalars = scalars,
            .symbols = {},
            .threads = threads,
+           .timeline = timeline,
            .groups = groups});
   for (size_t k = 0; k < out.size(); ++k)
     if (g.outputs[k].alias_input >= 0) out[k] = own[static_cast<size_t>(g.outputs[k].alias_input)].now();

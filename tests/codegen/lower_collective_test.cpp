@@ -3,6 +3,11 @@
 // interpreter with the same group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/codegen/compiled.h"
 #include "tests/ir/random_graph.h"
@@ -177,6 +182,34 @@ TEST(LowerCollective, WithoutItsGroupNothingRuns) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "executor: the all_reduce of the plan is on group 0; got 0 groups");
   }
+}
+
+/// The trace of a call: every launch in order, and the collectives behind them.
+TEST(LowerCollective, TracesShowWhatIsHiddenAndWhatIsWaitedFor) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("kiln-collective-{}.json", getpid())).string();
+  const Graph g = parse_graph(kTwoBuckets);
+  const auto loaded = testing::load(compile_program(g, {}, host_target(), {}, nullptr, 1));
+  DoublingGroup group;
+  ProcessGroup* const groups[] = {&group};
+  {
+    Timeline timeline(path, "rank 0");
+    testing::execute(g, *loaded.exe, testing::random_inputs(g, 1), 2, {}, groups, &timeline);
+  }
+  std::ifstream in(path);
+  const auto events = nlohmann::json::parse(in);
+  std::filesystem::remove(path);
+  std::vector<std::string> names;
+  double end = 0;
+  for (const auto& e : events) {
+    if (e["ph"] != "X") continue;
+    names.push_back(e["cat"]);
+    if (e["cat"] == "call" || e["cat"] == "collective") continue;
+    EXPECT_GE(e["ts"].get<double>(), end - 1e-3);
+    end = e["ts"].get<double>() + e["dur"].get<double>();
+  }
+  EXPECT_THAT(names, ElementsAre("kernel", "kernel", "kernel", "kernel", "start", "kernel", "start", "wait",
+                                 "kernel", "wait", "kernel", "call", "collective", "collective"));
 }
 
 TEST(LowerCollective, PlansKeepTheirCollectives) {
