@@ -25,7 +25,8 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
   if (threads == 1) pin_to_core_1();
   kiln::set_option("KILN_NUM_THREADS", std::to_string(threads));
   const bool compiled = mode == "compiled";
-  const auto w = kiln::bench::make_workload(workload, compiled, threads, profile);
+  const auto w =
+      kiln::bench::make_workload(workload, {.compiled = compiled, .threads = threads, .profile = profile});
   const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, secs);
   kiln::bench::Extra extra{workload, mode, threads};
   const kiln::CallableStats stats = w->stats();

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "benchmarks/formula.h"
+#include "frontend/nn/distributed_data_parallel.h"
+#include "runtime/collective.h"
 
 namespace kiln::bench {
 
@@ -133,11 +135,11 @@ class Pointwise : public nn::Module {
   Tensor x, a, b, g, be;
 };
 
-CompileOptions options_for(const std::string& name, int threads, bool profile) {
+CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   CompileOptions o;
   o.name = name;
-  o.threads = threads;
-  o.profile = profile;
+  o.threads = w.threads;
+  o.profile = w.profile;
   return o;
 }
 
@@ -146,14 +148,15 @@ template <typename Model>
 class Training : public Workload {
  public:
   template <typename... A>
-  Training(const std::string& name, bool compiled, int threads, bool profile, std::vector<Tensor> data,
-           A&&... args)
+  Training(const std::string& name, const WorkloadOptions& o, std::vector<Tensor> data, A&&... args)
       : model_(std::forward<A>(args)...),
         data_(std::move(data)),
-        compiled_(compiled),
-        step_(
-            compile(std::function<Tensor()>([this] { return run(); }), options_for(name, threads, profile))) {
+        compiled_(o.compiled),
+        step_(compile(std::function<Tensor()>([this] { return run(); }), options_for(name, o))) {
     if constexpr (kTrains) optimizer_.emplace(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
+    if (o.group)
+      parallel_.emplace(model_, o.group,
+                        nn::DistributedDataParallelOptions{.bucket_cap_mb = o.bucket_cap_mb});
   }
 
   double step() override { return (compiled_ ? step_() : run()).item(); }
@@ -172,7 +175,8 @@ class Training : public Workload {
  private:
   Tensor run() {
     model_.zero_grad();
-    Tensor loss = data_.size() == 2 ? model_(data_[0], data_[1]) : model_(data_[0]);
+    nn::Module& net = parallel_ ? static_cast<nn::Module&>(*parallel_) : model_;
+    Tensor loss = data_.size() == 2 ? net(data_[0], data_[1]) : net(data_[0]);
     loss.backward();
     if constexpr (kTrains) optimizer_->step();
     return loss;
@@ -180,18 +184,19 @@ class Training : public Workload {
 
   static constexpr bool kTrains = !std::is_same_v<Model, Pointwise>;
   Model model_;
+  std::optional<nn::DistributedDataParallel> parallel_;
   std::optional<optim::AdamW> optimizer_;
   std::vector<Tensor> data_;
   bool compiled_;
   Compiled<std::function<Tensor()>> step_;
 };
 
-std::unique_ptr<Workload> make_mlp(const std::string& name, bool compiled, int threads, bool profile,
-                                   const Sizes& sizes, int64_t batch) {
-  const std::string data = "bench/" + name + "/data0/";
+std::unique_ptr<Workload> make_mlp(const std::string& name, const WorkloadOptions& o, const Sizes& sizes,
+                                   int64_t batch) {
+  const std::string data = fmt::format("bench/{}/data{}/", name, o.rank());
   std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3),
                         ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
-  return std::make_unique<Training<Mlp>>(name, compiled, threads, profile, std::move(d), name, sizes);
+  return std::make_unique<Training<Mlp>>(name, o, std::move(d), name, sizes);
 }
 
 }  // namespace
@@ -201,19 +206,23 @@ const std::vector<std::string>& workload_names() {
   return names;
 }
 
-std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads, bool profile) {
-  if (name == "mlp") return make_mlp(name, compiled, threads, profile, {784, 1024, 1024, 10}, 128);
-  if (name == "tiny-mlp") return make_mlp(name, compiled, threads, profile, {64, 64, 64, 8}, 32);
+int WorkloadOptions::rank() const { return group ? group->rank() : 0; }
+
+std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& o) {
+  if (name == "mlp") return make_mlp(name, o, {784, 1024, 1024, 10}, 128);
+  if (name == "tiny-mlp") return make_mlp(name, o, {64, 64, 64, 8}, 32);
   if (name == "gpt-small") {
-    const std::string data = "bench/gpt-small/data0/";
+    const std::string data = fmt::format("bench/gpt-small/data{}/", o.rank());
     std::vector<Tensor> d{ints(data + "x", {8, Gpt::kSeq}, Gpt::kVocab),
                           ints(data + "y", {8, Gpt::kSeq}, Gpt::kVocab)};
-    return std::make_unique<Training<Gpt>>(name, compiled, threads, profile, std::move(d));
+    return std::make_unique<Training<Gpt>>(name, o, std::move(d));
   }
+  KILN_CHECK(!o.group, invalid,
+             "kiln-bench: no workload '{}' among ranks (mlp, tiny-mlp and gpt-small have one)", name);
   KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {}", name,
              fmt::join(workload_names(), " "));
   std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
-  return std::make_unique<Training<Pointwise>>(name, compiled, threads, profile, std::move(d));
+  return std::make_unique<Training<Pointwise>>(name, o, std::move(d));
 }
 
 }  // namespace kiln::bench

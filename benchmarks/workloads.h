@@ -9,6 +9,10 @@
 
 #include "frontend/kiln.h"
 
+namespace kiln {
+class ProcessGroup;
+}
+
 namespace kiln::bench {
 
 /// One training step of a workload, eager or compiled.
@@ -23,8 +27,15 @@ class Workload {
 };
 
 const std::vector<std::string>& workload_names();
+struct WorkloadOptions {
+  bool compiled = true;
+  int threads = 1;
+  bool profile = false;
+  std::shared_ptr<ProcessGroup> group;  ///< null: one process. Ranks have data of their own
+  double bucket_cap_mb = 25;
+  int rank() const;
+};
 /// Throws: invalid, on an unknown name.
-std::unique_ptr<Workload> make_workload(const std::string& name, bool compiled, int threads,
-                                        bool profile = false);
+std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& options);
 
 }  // namespace kiln::bench
