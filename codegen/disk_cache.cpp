@@ -195,6 +195,16 @@ int64_t DiskCache::sweep() {
   return total;
 }
 
+void DiskCache::check_writable() const {
+  try {
+    make_folders(folder_);
+    AtomicFile probe(folder_ + "/probe");
+    probe.write("probe", 5);
+  } catch (const std::exception& e) {
+    throw Error(ErrorKind::io, fmt::format("cache folder {} cannot be written: {}", folder_, e.what()));
+  }
+}
+
 std::vector<DiskCache::Entry> DiskCache::entries() const {
   std::error_code ec;
   const fs::directory_iterator folder(folder_, ec);

@@ -61,6 +61,9 @@ class DiskCache {
   /// himself.
   FileLock claim(std::string_view kind, std::string_view key, bool wait);
 
+  /// Throws: io, naming the folder and why, when nothing can be stored in it. Makes the folder.
+  void check_writable() const;
+
   /// All entries, by kind and name. Others may add and remove some meanwhile.
   /// Throws: io, naming the folder, when it is missing or cannot be listed.
   std::vector<Entry> entries() const;

@@ -85,8 +85,8 @@ void read_origins(std::string_view text, JobProgram& p) {
 
 std::string print_program(const JobProgram& p) {
   const std::string graph = graph_text(p);
-  std::string out = fmt::format("program {}\nthreads {}\nfuse {}\nlayouts {}\n", one_line(p.name), p.threads,
-                                p.options.fuse ? 1 : 0, p.layouts.size());
+  std::string out = fmt::format("program {}\nthreads {}\nends {}\nfuse {}\nlayouts {}\n", one_line(p.name),
+                                p.threads, one_line(p.ends), p.options.fuse ? 1 : 0, p.layouts.size());
   for (const ExternalLayout& l : p.layouts) out += layout_str(l) + "\n";
   return out + fmt::format("graph {}\n", graph.size()) + graph;
 }
@@ -141,6 +141,7 @@ JobProgram read_program(Reader& r) {
   JobProgram p;
   p.name = r.word("program");
   p.threads = static_cast<int>(r.number("threads"));
+  p.ends = r.word("ends");
   p.options.fuse = r.number("fuse") == 1;
   for (int64_t n = r.number("layouts"); n > 0; --n) p.layouts.push_back(r.layout());
   const std::string_view text = r.bytes(r.number("graph"));

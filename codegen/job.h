@@ -17,6 +17,7 @@ namespace kiln {
 struct JobProgram {
   std::string name;  ///< CompileOptions::name
   int threads = 0;   ///< CompileOptions::threads
+  std::string ends;  ///< what its stage ends at: "host read net.cpp:42", or "" for the end of the call
   LowerOptions options;
   std::vector<ExternalLayout> layouts;
   Graph graph;                     ///< as given to compile_program; origins hold module paths alone

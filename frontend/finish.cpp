@@ -215,6 +215,7 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
     if (table.buckets.back().end > 0) build_.buckets.push_back(table);
     table.log();
   }
+  build_.ends = kind == EventKind::end ? "" : fmt::format("{} {}", name, loc.str());
   build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);

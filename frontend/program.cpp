@@ -142,13 +142,14 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   LowerOptions lower;
   // A job holds no schedules: they are one machine's.
   if (c.recorder.active())
-    c.recorder.record({options.name, options.threads, lower, layouts, g, node_lines(g)});
+    c.recorder.record({options.name, options.threads, record.ends, lower, layouts, g, node_lines(g)});
   lower.schedules = choose(g, layouts, options, threads, record);
   CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads);
   if (options.profiler) name_user_lines(g, compiled.plan);
+  const bool earlier = record.kernels == 0 || record.from_cache;  // the other stages of the build
+  record.from_cache = earlier && compiled.stats.from_cache;
   record.kernels += compiled.stats.kernels;
   record.compiled += compiled.stats.compiled;
-  record.from_cache = compiled.stats.from_cache;
   auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options);
   record.arena_bytes = std::max(record.arena_bytes, program->arena_bytes());
   for (const auto& w : program->work()) record.work.push_back(w);

@@ -172,6 +172,7 @@ struct Recorder {
 /// Counters and the log of builds of one compiled callable.
 struct BuildRecord {
   std::string reason;
+  std::string ends;  ///< what the stage being built ends at: "host read net.cpp:42", or "" for the call
   double seconds = 0;
   int kernels = 0, nodes = 0, compiled = 0;
   int64_t arena_bytes = 0, saved_bytes = 0;

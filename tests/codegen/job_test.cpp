@@ -26,6 +26,7 @@ JobProgram program(int size, const std::string& name = "step") {
   JobProgram p;
   p.name = name;
   p.threads = 2;
+  p.ends = size == 4 ? "host read net.cpp:44" : "";
   p.graph = parse_graph(fmt::format(R"(graph "my step" {{
   %0 = input f32[{0},5] arg "x"
   %1 = input f32[] scalar
@@ -86,6 +87,7 @@ TEST_F(JobTest, RoundTrip) {
   const JobProgram& p = read.programs[0];
   EXPECT_EQ(p.name, "step");
   EXPECT_EQ(p.threads, 2);
+  EXPECT_EQ(p.ends, "host read net.cpp:44");
   EXPECT_TRUE(p.options.fuse);
   EXPECT_FALSE(read.programs[1].options.fuse);
   EXPECT_EQ(p.layouts, program(4).layouts);

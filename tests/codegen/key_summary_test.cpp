@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/key_summary.h"
+
+#include <gmock/gmock.h>
+
+#include "codegen/cache_entry.h"
+#include "codegen/kernel_cache.h"
+#include "codegen/program_key.h"
+
+namespace kiln {
+namespace {
+
+using testing::StartsWith;
+
+TEST(KeySummary, Programs) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[4] arg
+  %1 = f32[4] exp %0
+  %2 = f32[4] neg %1
+  output %1
+  output %2
+})");
+  const CpuTarget target = parse_target("x86-64-v3");
+  const KeySummary s = summarize_key(entry_key("plan", program_key(g, {}, target, {}).str()));
+  EXPECT_EQ(s.what, "program of 2 ops, 1 inputs, 2 outputs");
+  EXPECT_EQ(s.target, host_target() == target ? "host" : "x86-64-v3");
+  EXPECT_THAT(s.compiler, StartsWith("clang "));
+}
+
+TEST(KeySummary, Objects) {
+  const CpuTarget target = parse_target("x86-64-v4");
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"-a", "-b"}}) {
+    const KeySummary s =
+        summarize_key(entry_key("object", object_key({"k_12.cpp", "int\n\nx;", flags}, target)));
+    EXPECT_EQ(s.what, "kernel k_12");
+    EXPECT_EQ(s.target, host_target() == target ? "host" : "x86-64-v4");
+    EXPECT_THAT(s.compiler, StartsWith("clang "));
+  }
+}
+
+TEST(KeySummary, OthersGiveTheirFirstLine) {
+  EXPECT_EQ(summarize_key("tune\nmatmul 4x5\nmore").what, "matmul 4x5");
+  EXPECT_EQ(summarize_key("plan\nof another Kiln").what, "of another Kiln");
+  EXPECT_EQ(summarize_key("").what, "");
+}
+
+TEST(KeySummary, TargetsBetweenLevels) {
+  CpuTarget t = parse_target("x86-64-v3");
+  EXPECT_EQ(target_label(host_target().str()), "host");
+  const size_t at = t.features.find("-avxvnni");
+  ASSERT_NE(at, std::string::npos);
+  t.features[at] = '+';
+  if (!(t == host_target())) {
+    EXPECT_EQ(target_label(t.str()), "x86-64-v3 +avxvnni");
+  }
+  EXPECT_EQ(target_label("x"), "x");
+}
+
+}  // namespace
+}  // namespace kiln
