@@ -14,6 +14,13 @@ namespace kiln::cli {
 
 /// `kiln options`: the table of environment switches, as text or as the page docs/options.md.
 void add_options_command(CLI::App& app);
+/// `kiln warm`: compiles a recorded job into the cache.
+void add_warm_command(CLI::App& app);
+/// `kiln cache`: looks at the disk cache and clears it up; why-miss is in a file of its own.
+void add_cache_command(CLI::App& app);
+void add_why_miss_command(CLI::App& cache);
+/// `kiln explain`: what the programs of a job become.
+void add_explain_command(CLI::App& app);
 
 /// `kiln run`: runs `program`, what stands after `--`, as several ranks, and sets `status` to what is to be
 /// the exit status. Both must outlive the parsing.

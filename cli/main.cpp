@@ -54,6 +54,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   kiln::cli::add_options_command(app);
   kiln::cli::add_run_command(app, program, status);
+  kiln::cli::add_warm_command(app);
+  kiln::cli::add_cache_command(app);
+  kiln::cli::add_explain_command(app);
   try {
     kiln::check_environment();
     app.parse(own, argv);

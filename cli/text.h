@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes, times and lists as the commands print them and read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/cpu_target.h"
+
+namespace kiln::cli {
+
+/// "17 B", "4.0 KiB", "181.0 MiB".
+std::string bytes_text(double bytes);
+/// "0 FLOP", "1.6 MFLOP".
+std::string flops_text(double flops);
+/// "12 s", "5 min", "3 h", "12 d".
+std::string age_text(int64_t seconds);
+/// "1 program", "2 programs".
+std::string count_text(int64_t n, std::string_view noun);
+
+/// A target and the name it was asked for by.
+struct NamedTarget {
+  std::string name;
+  CpuTarget target;
+};
+/// The targets of "host,x86-64-v3", each once. Throws: invalid, on an unknown one.
+std::vector<NamedTarget> parse_targets(const std::string& names);
+
+}  // namespace kiln::cli

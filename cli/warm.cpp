@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kiln warm`: compiles the programs of a job into the cache before the run that needs them, for any target.
+// Nothing is loaded or run.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "autotune/tune.h"
+#include "cli/commands.h"
+#include "cli/text.h"
+#include "codegen/job.h"
+#include "codegen/program.h"
+#include "codegen/program_key.h"
+#include "ir/base/options.h"
+#include "runtime/signal_mask.h"
+#include "runtime/thread_pool.h"
+
+namespace kiln::cli {
+
+namespace {
+
+struct WarmOptions {
+  std::string job;
+  std::string targets = "host";
+  std::string tune = "off";
+  int threads = 0;
+  bool json = false;
+};
+
+/// One program for one target, and what became of it.
+struct Task {
+  size_t program = 0;
+  const NamedTarget* target = nullptr;
+  bool done = false;
+  LowerOptions options;
+  TuneStats tune;
+  CompileStats stats;
+  std::string error;
+  int64_t bytes = 0;  ///< of the entry that a start will read
+
+  const char* status() const { return !error.empty() ? "failed" : stats.from_cache ? "cached" : "compiled"; }
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What a person sees meanwhile: a bar where stderr is a terminal, else a line for each task.
+class Progress {
+ public:
+  Progress(size_t total, bool json) : total_(total), json_(json), terminal_(isatty(STDERR_FILENO) == 1) {}
+  ~Progress() { clear(); }
+
+  void show(const std::string& name, const Task& t) {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    const std::string what = fmt::format("{} for {}", name, t.target->name);
+    if (terminal_) {
+      constexpr size_t kWidth = 30;
+      const size_t filled = kWidth * done_ / total_;
+      fmt::print(stderr, "\r\033[K[{}{}] {}/{} {}", std::string(filled, '#'),
+                 std::string(kWidth - filled, '.'), done_, total_, what.substr(0, 60));
+      std::fflush(stderr);
+    } else if (!json_) {
+      const std::string kernels =
+          t.error.empty() ? fmt::format(", {} of {} kernels compiled", t.stats.compiled, t.stats.kernels)
+                          : "";
+      fmt::print("[{}/{}] {}: {}{}, {:.2f} s\n", done_, total_, what, t.status(), kernels,
+                 t.stats.total_ms / 1000);
+      std::fflush(stdout);
+    }
+  }
+  void interrupted() {
+    const std::lock_guard lock(mutex_);
+    clear();
+    fmt::print(stderr, "kiln: warm: interrupted; {} of {} are done and kept\n", done_, total_);
+  }
+
+ private:
+  void clear() const {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+  std::mutex mutex_;
+  size_t done_ = 0;
+  const size_t total_;
+  const bool json_, terminal_;
+};
+
+/// Ends the process on Ctrl-C, saying what was done. Other threads must have signals blocked.
+class Interrupt {
+ public:
+  explicit Interrupt(Progress& progress)
+      : thread_([this, &progress](const std::stop_token& stop) {
+          sigset_t set;
+          sigemptyset(&set);
+          for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
+          constexpr timespec kTick{0, 50'000'000};
+          while (!stop.stop_requested()) {
+            const int got = sigtimedwait(&set, nullptr, &kTick);
+            if (got < 0) continue;
+            progress.interrupted();
+            _exit(128 + got);  // a compile cannot be stopped; what is stored is whole
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+class Warm {
+ public:
+  explicit Warm(const WarmOptions& o)
+      : options_(o),
+        targets_(parse_targets(o.targets)),
+        job_(read_job(o.job)),
+        threads_(o.threads > 0 ? o.threads : default_threads()) {
+    for (const NamedTarget& t : targets_)
+      for (size_t p = 0; p < job_.programs.size(); ++p)
+        tasks_.push_back({p, &t, false, job_.programs[p].options});
+    if (o.tune == "fast")
+      for (const NamedTarget& t : targets_) check_runs_here(t.target);  // to measure is to run
+    KILN_CHECK(!tasks_.empty(), invalid, "{}: the job holds no program", o.job);
+  }
+
+  void run() {
+    cache_.check_writable();
+    const auto start = std::chrono::steady_clock::now();
+    {
+      const SignalsBlocked blocked;
+      Progress progress(tasks_.size(), options_.json);
+      const Interrupt interrupt(progress);
+      if (options_.tune == "fast")
+        for (Task& t : tasks_) choose(t);
+      std::vector<std::jthread> team;
+      const size_t workers = std::min<size_t>(static_cast<size_t>(threads_), tasks_.size());
+      for (size_t i = 0; i < workers; ++i) team.emplace_back([&] { work(progress); });
+    }
+    seconds_ = seconds_since(start);
+    options_.json ? print_json() : print_text();
+    check();
+  }
+
+ private:
+  const JobProgram& program(const Task& t) const { return job_.programs[t.program]; }
+  int64_t count(std::string_view status) const {
+    return std::count_if(tasks_.begin(), tasks_.end(),
+                         [&](const Task& t) { return t.done && t.status() == status; });
+  }
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const Task& t : tasks_) sum += t.bytes;
+    return sum;
+  }
+
+  /// Measures alone: other work would blur the times.
+  void choose(Task& t) {
+    const JobProgram& p = program(t);
+    TuneOptions o{TuneLevel::fast, static_cast<double>(option_int("KILN_TUNE_BUDGET_S"))};
+    o.threads = p.threads > 0 ? p.threads : default_threads();
+    try {
+      t.options.schedules = choose_schedules(p.graph, p.layouts, t.target->target, &cache_, o, &t.tune);
+    } catch (const std::exception& e) {
+      t.error = e.what();
+    }
+  }
+
+  void work(Progress& progress) {
+    for (size_t i = next_++; i < tasks_.size() && cache_.stats().failed_stores == 0; i = next_++) {
+      Task& t = tasks_[i];
+      compile(t);
+      t.done = true;
+      progress.show(program(t).name, t);
+    }
+  }
+
+  void compile(Task& t) {
+    if (!t.error.empty()) return;
+    const JobProgram& p = program(t);
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      t.stats = compile_program(p.graph, p.layouts, t.target->target, t.options, &cache_, 1).stats;
+      const std::string key = program_key(p.graph, p.layouts, t.target->target, t.options).str();
+      if (!cache_.load(kPlanKind, key, true)) t.error = "its entry cannot be read back";
+      std::error_code ec;
+      const auto size = std::filesystem::file_size(cache_.path_of(kPlanKind, key), ec);
+      t.bytes = ec ? 0 : static_cast<int64_t>(size);
+    } catch (const std::exception& e) {
+      t.error = e.what();
+    }
+    t.stats.total_ms = 1000 * seconds_since(start);
+  }
+
+  void print_text() const {
+    int kernels = 0;
+    int tuned = 0, found = 0;
+    for (const Task& t : tasks_) {
+      kernels += t.stats.compiled;
+      tuned += t.tune.tuned;
+      found += t.tune.found;
+    }
+    if (options_.tune == "fast") fmt::print("{} tuned, {} known\n", count_text(tuned, "kernel"), found);
+    fmt::print("{} for {}: {} compiled, {} from the cache, {} failed; {} compiled, {} to load, {:.2f} s\n",
+               count_text(static_cast<int64_t>(job_.programs.size()), "program"),
+               count_text(static_cast<int64_t>(targets_.size()), "target"), count("compiled"),
+               count("cached"), count("failed"), count_text(kernels, "kernel"),
+               bytes_text(static_cast<double>(bytes())), seconds_);
+  }
+
+  void print_json() const {
+    nlohmann::ordered_json out = {
+        {"job", options_.job},       {"cache", cache_.folder()},  {"compiled", count("compiled")},
+        {"cached", count("cached")}, {"failed", count("failed")}, {"seconds", seconds_},
+        {"bytes", bytes()}};
+    for (const Task& t : tasks_) {
+      if (!t.done) continue;
+      nlohmann::ordered_json row = {{"program", t.program},
+                                    {"name", program(t).name},
+                                    {"target", t.target->name},
+                                    {"status", t.status()},
+                                    {"kernels", t.stats.kernels},
+                                    {"kernels_compiled", t.stats.compiled},
+                                    {"seconds", t.stats.total_ms / 1000},
+                                    {"bytes", t.bytes},
+                                    {"tuned", t.tune.tuned},
+                                    {"tune_found", t.tune.found}};
+      if (!t.error.empty()) row["error"] = t.error;
+      out["programs"].push_back(std::move(row));
+    }
+    fmt::print("{}\n", out.dump());
+  }
+
+  /// A warm that left nothing, or not all, has failed.
+  void check() const {
+    KILN_CHECK(cache_.stats().failed_stores == 0, io, "warm: cache folder {} cannot be written: {}",
+               cache_.folder(), cache_.store_error());
+    for (const Task& t : tasks_)
+      KILN_CHECK(t.error.empty(), compile, "warm: {} of {} failed; the first, {} for {}: {}", count("failed"),
+                 tasks_.size(), program(t).name, t.target->name, t.error);
+    KILN_CHECK(bytes() <= cache_.limit_bytes(), io,
+               "warm: the programs take {}, more than the cache may hold; got a limit of {} (raise "
+               "KILN_CACHE_LIMIT_MB, also for the run)",
+               bytes_text(static_cast<double>(bytes())),
+               bytes_text(static_cast<double>(cache_.limit_bytes())));
+  }
+
+  const WarmOptions& options_;
+  std::vector<NamedTarget> targets_;
+  Job job_;
+  int threads_;
+  DiskCache cache_;
+  std::vector<Task> tasks_;
+  std::atomic<size_t> next_{0};
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+void add_warm_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("warm", "Compiles a recorded job into the cache");
+  const auto o = std::make_shared<WarmOptions>();
+  command->add_option("job", o->job, "Job file, recorded with KILN_RECORD")->required();
+  command->add_option("--target", o->targets, "CPUs to compile for, of host, x86-64-v3, x86-64-v4")
+      ->capture_default_str();
+  command->add_option("--tune", o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run")
+      ->check(CLI::IsMember({"off", "fast"}))
+      ->capture_default_str();
+  command->add_option("-j,--jobs", o->threads, "Programs compiled at once; 0: one per CPU")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag("--json", o->json, "Print the result as JSON");
+  command->callback([o] { Warm(*o).run(); });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kiln explain`: the exact text for a small program, buckets, host reads, and JSON that adds up."""
+import json
+import sys
+
+sys.dont_write_bytecode = True
+import tools  # noqa: E402
+
+SMALL = """\
+stage 2: evaluate for x86-64-v3, 2 threads
+  graph: 2 ops: 2 elementwise
+  inputs: 1 scalar, 1 captured; outputs: 1, 0 in place
+  ops by region: 2 mul
+  plan: 1 launch of 1 kernel in 1 phase
+         launch                          tasks       bytes         FLOP         us  bound by    lines
+      0  mul                                 1        16 B       2 FLOP      0.001  memory      train.cpp:48
+  memory: scalar 8 B, captured 4 B, handed out 4 B, arena 0 B, scratch 0 B a thread, constants 0 B
+    largest: #0 (scalar) 8 B, #0 (external) 4 B, #0 (output) 4 B
+  at least 0.001 us: 0.001 us where memory is the limit, 0.000 us where arithmetic is
+    assumed: 20.0 GB/s, 40.0 GFLOP/s
+"""
+
+
+class Explain(tools.WithFolder):
+    def explain(self, job, *args):
+        return self.good("explain", job, "--target", "x86-64-v3", "--threads", "2", *args)
+
+    def test_exact_text(self):
+        job, _ = self.record()
+        self.assertEqual(self.explain(job, "--program", "2"), SMALL)
+
+    def test_the_whole_job(self):
+        job, _ = self.record()
+        out = self.explain(job)
+        self.assertEqual([line.split(" for ")[0] for line in out.splitlines() if line.startswith("stage")],
+                         ["stage 0: train", "stage 1: evaluate", "stage 2: evaluate"])
+        self.assertIn("  ends at host read train.cpp:48, which costs 4 B: what it hands out\n", out)
+        self.assertIn(" AdamW.step", out)
+        self.assertIn("fc1.weight (external) 2.0 KiB", out)
+        self.assertEqual(out, self.explain(job), "and again")
+        # 8 rows of 16 times 32 columns, twice, are most of the first launch's FLOPs.
+        train = json.loads(self.explain(job, "--json"))[0]
+        self.assertGreaterEqual(train["launches"][0]["flops"], 2 * 8 * 16 * 32)
+
+    def test_json_adds_up(self):
+        job, _ = self.record()
+        for stage in json.loads(self.explain(job, "--json")):
+            self.assertEqual(sum(stage["graph"]["by_kind"].values()), stage["graph"]["ops"])
+            for launch in stage["launches"]:
+                limits = stage["predicted"]
+                by_memory = launch["bytes"] / limits["bytes_per_s"]
+                by_work = launch["flops"] / limits["flops_per_s"]
+                self.assertAlmostEqual(launch["seconds"], max(by_memory, by_work), delta=1e-12)
+                self.assertEqual(launch["bound"], "memory" if by_memory >= by_work else "arithmetic")
+            total = sum(r["seconds"] for r in stage["launches"])
+            self.assertAlmostEqual(stage["predicted"]["seconds"], total, delta=1e-12)
+
+    def test_buckets(self):
+        job = self.path("ddp.kiln")
+        self.train("32", "ddp", KILN_RECORD=job)
+        out = self.explain(job, "--program", "0")
+        self.assertRegex(out, r"\n  bucket 0: all_reduce of 4 tensors, [\d.]+ KiB, group 0; started by "
+                              r"launch \d+, awaited by launch \d+\n")
+        stage = json.loads(self.explain(job, "--program", "0", "--json"))[0]
+        self.assertEqual([(c["kind"], c["tensors"]) for c in stage["collectives"]], [("all_reduce", 4)])
+        named = {r["name"]: r["bound"] for r in stage["launches"] if "bucket" in r["name"]}
+        self.assertEqual(named, {"start bucket 0": "-", "wait for bucket 0": "-"})
+
+    def test_measured_limits(self):
+        job, _ = self.record()
+        out = self.good("explain", job, "--program", "0", "--threads", "1", "--measure", "--json")
+        stage = json.loads(out)[0]
+        self.assertGreater(stage["predicted"]["flops_per_s"], 1e9)
+        self.assertNotEqual(stage["predicted"]["flops_per_s"], 20e9)
+        self.assertGreater(stage["predicted"]["seconds"], 0)
+
+
+if __name__ == "__main__":
+    tools.main()
