@@ -209,6 +209,13 @@ std::vector<DiskCache::Entry> DiskCache::entries() const {
   std::error_code ec;
   const fs::directory_iterator folder(folder_, ec);
   KILN_CHECK(!ec, io, "cache folder {}: {}", folder_, ec.message());
+  for (const fs::directory_entry& kind : folder) {
+    std::error_code closed;
+    if (!kind.is_directory(closed)) continue;
+    const fs::directory_iterator inside(kind.path(), closed);
+    KILN_CHECK(!closed || closed == std::errc::no_such_file_or_directory, io, "cache folder {}: {}",
+               kind.path().string(), closed.message());
+  }
   std::vector<Entry> out;
   for_each_file(folder_, [&](const std::string& name, const File& file) {
     if (!is_entry_name(name)) return;

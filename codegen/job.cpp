@@ -216,6 +216,12 @@ Job parse_job(std::string_view text, const std::string& name) {
 
 Job read_job(const std::string& path) { return parse_job(read_file(path), path); }
 
+JobRecorder::JobRecorder(const std::string& path) {
+  std::error_code ec;
+  if (!path.empty()) path_ = std::filesystem::absolute(path, ec).string();
+  if (ec) path_ = path;
+}
+
 void JobRecorder::record(const JobProgram& program) {
   const std::lock_guard guard(mutex_);
   if (path_.empty() || failed_) return;

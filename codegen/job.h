@@ -50,8 +50,8 @@ std::string kiln_identity();
 /// it. What cannot be recorded is said once, as a warning: the run that is recorded goes on. Threads: any.
 class JobRecorder {
  public:
-  /// Records nothing if `path` is empty.
-  explicit JobRecorder(std::string path) : path_(std::move(path)) {}
+  /// Records nothing if `path` is empty. A later change of the working folder does not move the file.
+  explicit JobRecorder(const std::string& path);
   bool active() const { return !path_.empty(); }
   void record(const JobProgram& program);
 

@@ -153,6 +153,15 @@ TEST_F(JobTest, RecordsEachOnceAcrossRecorders) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1) << "no lock stays";
 }
 
+TEST_F(JobTest, TheFileStaysWhereTheRunBegan) {
+  const fs::path here = fs::current_path();
+  fs::current_path(root_);
+  JobRecorder recorder("job.kiln");
+  fs::current_path(here);
+  recorder.record(program(4));
+  EXPECT_EQ(read_job(path_).programs.size(), 1);
+}
+
 TEST_F(JobTest, EightProcessesRecordAtOnce) {
   std::vector<pid_t> children;
   for (int p = 0; p < 8; ++p) {
