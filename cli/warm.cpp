@@ -179,7 +179,11 @@ class Warm {
       Task& t = tasks_[i];
       compile(t);
       t.done = true;
-      progress.show(program(t).name, t);
+      try {
+        progress.show(program(t).name, t);
+      } catch (const std::exception&) {
+        // Nobody reads it any more; the work goes on.
+      }
     }
   }
 

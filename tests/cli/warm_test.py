@@ -78,6 +78,16 @@ class Warm(tools.WithFolder):
         self.assertIn("[##############################] 3/3 ", shown)
         self.assertEqual(done.stdout.count("\n"), 1, "the summary alone")
 
+    def test_a_reader_that_goes_is_no_reason_to_stop(self):
+        job, _ = self.record()
+        env = {**tools.CLEAN, "KILN_CACHE_DIR": self.cache}
+        process = subprocess.Popen([tools.KILN, "warm", job, "-j", "2"], env=env, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)
+        process.stdout.close()
+        self.assertNotEqual(process.wait(timeout=100), -signal.SIGABRT)
+        report = json.loads(self.good("warm", job, "--json"))
+        self.assertEqual((report["compiled"], report["cached"]), (0, 3))
+
     def test_interrupt_keeps_what_is_done(self):
         job, _ = self.record()
         env = {**tools.CLEAN, "KILN_CACHE_DIR": self.cache}
