@@ -76,7 +76,8 @@ FileLock& FileLock::operator=(FileLock&& from) noexcept {
 std::string FileLock::why() const { return std::strerror(error_); }
 
 void FileLock::release() {
-  if (state_ == State::held) unlink(path_.c_str());
+  // Who cleaned up behind our back may have let somebody else in: his file stays.
+  if (state_ == State::held && is_at(fd_, path_)) unlink(path_.c_str());
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   state_ = State::unavailable;
 }
