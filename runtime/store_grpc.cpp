@@ -90,6 +90,7 @@ Answer take(const rpc::Api& api, rpc::Outcome outcome, rpc::Output& out) {
                 out.number};
   api.release(&out);
   if (outcome == rpc::kInvalid) throw Error(ErrorKind::invalid, answer.bytes);
+  if (outcome == rpc::kUnsupported) throw Error(ErrorKind::unsupported, answer.bytes);
   if (outcome == rpc::kComm) throw Error(ErrorKind::comm, answer.bytes);
   return answer;
 }

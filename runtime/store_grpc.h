@@ -2,8 +2,8 @@
 // The store of ranks that are processes: rank 0 serves it over gRPC, the others connect. gRPC itself is in
 // libkiln_rpc.so (runtime/rpc), opened by the first call of either function and never before.
 //
-// A store does not survive fork(): a child must exec before it uses one. Whoever reaches the port can read
-// and write the store; it has no password.
+// A store does not survive fork(): every call in the child throws unsupported, until it execs. Whoever
+// reaches the port can read and write the store; it has no password.
 #pragma once
 
 #include <memory>

@@ -24,6 +24,11 @@ inline Seconds bounded(Seconds timeout) {
   return timeout > kFar ? kFar : timeout > Seconds(0) ? timeout : Seconds(0);
 }
 
+/// The beginning of a key or value, as much as an error shows.
+inline std::string shown(const std::string& bytes) {
+  return bytes.size() <= 200 ? bytes : bytes.substr(0, 200) + "...";
+}
+
 /// Keys and values, and the ranks that are lost. Threads: one at a time.
 class StoreValues {
  public:
@@ -40,7 +45,7 @@ class StoreValues {
   std::optional<std::string> news(const std::string& key, const std::string& known) const {
     const auto it = values_.find(key);
     if (it != values_.end() && it->second != known) return it->second;
-    KILN_CHECK(lost_.empty(), comm, "waiting for '{}': rank {} is lost", key, fmt::join(lost_, ", "));
+    KILN_CHECK(lost_.empty(), comm, "waiting for '{}': rank {} is lost", shown(key), fmt::join(lost_, ", "));
     return std::nullopt;
   }
   /// Throws: invalid, if `key` has something else than an integer.
@@ -63,7 +68,7 @@ class StoreValues {
     const char* end = text.data() + text.size();
     const auto [stop, fault] = std::from_chars(text.data(), end, value);
     KILN_CHECK(fault == std::errc{} && stop == end, invalid,
-               "Store::add: key '{}' holds no integer; got '{}' (set by set()?)", key, text.substr(0, 100));
+               "Store::add: key '{}' holds no integer; got '{}' (set by set()?)", shown(key), shown(text));
     return value;
   }
 

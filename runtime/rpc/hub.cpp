@@ -44,7 +44,7 @@ void Hub::part(int rank, const Presence* presence) {
     try {
       if (const auto value = news(key, waiting.known)) waiting.waiter->found(*value);
     } catch (const Error& e) {
-      waiting.waiter->failed(e);
+      waiting.waiter->failed(e.what());
     }
   }
 }
@@ -67,8 +67,8 @@ void Hub::close() {
     failing.swap(waiting_);
   }
   for (const auto& [key, waiting] : failing)
-    waiting.waiter->failed(Error(
-        ErrorKind::comm, fmt::format("waiting for '{}': rank 0, which serves the store, has left", key)));
+    waiting.waiter->failed(
+        fmt::format("waiting for '{}': rank 0, which serves the store, has left", shown(key)));
   for (const auto& [rank, connected] : there) connected.presence->close();
 }
 
@@ -153,7 +153,7 @@ void Hub::wait(const std::string& key, const std::string& known, Waiter* waiter)
     value = values_.news(key, known);
     if (!value) waiting_.emplace(key, Waiting{known, waiter});
   } catch (const Error& e) {
-    waiter->failed(e);
+    waiter->failed(e.what());
     return;
   }
   if (value) waiter->found(*value);

@@ -21,7 +21,8 @@ class Waiter {
  public:
   virtual ~Waiter() = default;
   virtual void found(const std::string& value) = 0;
-  virtual void failed(const Error& error) = 0;
+  /// A rank is lost, or the store has closed; of kind comm.
+  virtual void failed(const std::string& why) = 0;
 };
 
 /// The connection of one rank.

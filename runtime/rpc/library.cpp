@@ -2,9 +2,9 @@
 // The entry point of libkiln_rpc.so: plain data in and out, no exception leaves. Also sees to it that what is
 // still open when the process exits is closed before gRPC's own statics are gone.
 #include <grpc/grpc.h>
+#include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <set>
 #include <string_view>
@@ -41,21 +41,32 @@ void close_connections(Handle& handle) {
 struct Open {
   std::mutex mutex;
   std::set<Handle*> handles;
-  bool exiting = false;
+  const pid_t process = getpid();
 };
 Open& open_handles() {
   static auto* open = new Open;
   return *open;
 }
 
+// A forked child has gRPC's memory but not its threads: whatever it does with it may wait for ever.
+void check_process() {
+  const pid_t process = open_handles().process;
+  KILN_CHECK(
+      process == getpid(), unsupported,
+      "store: used in a forked child; got process {}, expected {}, which joined first (fork before that, or "
+      "exec a program that joins)",
+      getpid(), process);
+}
+
 void close_at_exit() {
   Open& open = open_handles();
+  if (open.process != getpid()) return;
   const std::lock_guard lock(open.mutex);
-  open.exiting = true;
   for (Handle* handle : open.handles) close_connections(*handle);
 }
 
 void start_grpc() {
+  check_process();
   // Never shut down: gRPC would do it in a thread that an exit overtakes. Its threads inherit the signal
   // mask.
   static const bool started = [] {
@@ -97,7 +108,9 @@ Outcome guarded(Output* out, F&& f) {
     return f();
   } catch (const Error& e) {
     give(out, std::string(e.what()));
-    return e.kind() == ErrorKind::invalid ? kInvalid : kComm;
+    return e.kind() == ErrorKind::invalid       ? kInvalid
+           : e.kind() == ErrorKind::unsupported ? kUnsupported
+                                                : kComm;
   } catch (const std::exception& e) {
     give(out, fmt::format("store: {}", e.what()));
     return kComm;
@@ -154,6 +167,7 @@ std::string bytes_of(const std::vector<int>& ranks) {
 
 Outcome call(Handle* handle, const Call* call, Output* out) {
   return guarded(out, [&]() -> Outcome {
+    check_process();
     KILN_CHECK(handle->client, comm, "store: the process is ending");
     Client& client = *handle->client;
     const std::string key = string_of(call->key);
@@ -173,6 +187,7 @@ Outcome call(Handle* handle, const Call* call, Output* out) {
 
 void close(Handle* handle) {
   Open& open = open_handles();
+  if (open.process != getpid()) return;
   {
     const std::lock_guard lock(open.mutex);
     open.handles.erase(handle);

@@ -8,7 +8,7 @@
 
 namespace kiln::rpc {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 /// Name of the one exported function, a `GetApiFn`.
 inline constexpr const char* kEntryPoint = "kiln_rpc_api";
 
@@ -22,10 +22,11 @@ struct Bytes {
 
 /// What a call came to.
 enum Outcome : int32_t {
-  kDone,     ///< a get or a wait found `bytes`
-  kNothing,  ///< a get or a wait found nothing
-  kInvalid,  ///< the caller's fault; `bytes` says which
-  kComm,     ///< the store or a rank cannot be reached; `bytes` says which
+  kDone,         ///< a get or a wait found `bytes`
+  kNothing,      ///< a get or a wait found nothing
+  kInvalid,      ///< the caller's fault; `bytes` says which
+  kComm,         ///< the store or a rank cannot be reached; `bytes` says which
+  kUnsupported,  ///< `bytes` says why
 };
 
 /// What a call made. Give it back with Api::release.

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/rpc/server.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -85,7 +91,7 @@ class WaitReactor final : public grpc::ServerUnaryReactor, public Waiter {
     out_.set_value(value);
     Finish(grpc::Status::OK);
   }
-  void failed(const Error& error) override { Finish(status_of(error)); }
+  void failed(const std::string& why) override { Finish({grpc::StatusCode::ABORTED, why}); }
   void OnCancel() override {
     if (hub_.forget(key_, this)) Finish(grpc::Status::CANCELLED);
   }
@@ -166,7 +172,38 @@ std::string host_port(const std::string& address, int port) {
   return fmt::format("{}{}{}:{}", bare6 ? "[" : "", address, bare6 ? "]" : "", port);
 }
 
+namespace {
+
+// Where a port cannot be had, gRPC would print why and say nothing.
+void check_bind(const std::string& address, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  const std::string service = std::to_string(port);
+  const int fault = getaddrinfo(address.empty() ? nullptr : address.c_str(), service.c_str(), &hints, &found);
+  KILN_CHECK(fault == 0, comm, "serve_store: no address '{}': {}", address, gai_strerror(fault));
+  bool bound = false;
+  int why = EADDRNOTAVAIL;
+  for (const addrinfo* a = found; a && !bound && why != EADDRINUSE; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bound = bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+    if (!bound) why = errno;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  KILN_CHECK(bound, comm,
+             "serve_store: cannot listen on port {} of {}: {} (choose another, or 0 for any free "
+             "port)",
+             port, address.empty() ? "this host" : address, std::strerror(why));
+}
+
+}  // namespace
+
 Server::Server(const std::string& address, int port, int size) : hub_(size) {
+  check_bind(address, port);
   grpc::ServerBuilder builder;
   // Otherwise a second server gets the same port and half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -175,11 +212,9 @@ Server::Server(const std::string& address, int port, int size) : hub_(size) {
   builder.AddListeningPort(host_port(address, port), grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(&service_);
   server_ = builder.BuildAndStart();
-  KILN_CHECK(
-      server_ && port_ > 0, comm,
-      "serve_store: cannot listen on port {} of {} (another program uses it, or this host does not have "
-      "that address; choose another, or 0 for any free port)",
-      port, address.empty() ? "this host" : address);
+  KILN_CHECK(server_ && port_ > 0, comm,
+             "serve_store: cannot listen on port {} of {} (another program may have taken it just now)", port,
+             address.empty() ? "this host" : address);
 }
 
 Server::~Server() {

@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +166,15 @@ TEST(GrpcStore, WhoeverEndsWithoutLeavingIsLost) {
   }
 }
 
+TEST(GrpcStore, AForkedChildIsToldAndEnds) {
+  const ServedStore served = serve_store(0, 2, "127.0.0.1");
+  Member other("fork", served.port, 1, 2);
+  EXPECT_EQ(other.line(), "joined");
+  EXPECT_THAT(other.line(), HasSubstr("store: used in a forked child; got process "));
+  EXPECT_EQ(other.ended(), 0);
+  EXPECT_TRUE(served.store->lost().empty());
+}
+
 TEST(GrpcStore, AServerThatEndsIsMissed) {
   for (const auto& [action, status] :
        {std::pair{"nothing", 0}, {"static", 0}, {"exit", 0}, {"throw", -SIGABRT}}) {
@@ -188,6 +199,33 @@ TEST(GrpcStore, AServerThatLeavesWaitsForTheOthers) {
             2);
   EXPECT_THAT(error_of([&] { store->get("k"); }), HasSubstr("has left"));
   EXPECT_TRUE(store->lost().empty());
+}
+
+// Whatever connects: the service goes on.
+TEST(GrpcStore, StrangersDoNotDisturb) {
+  const ServedStore served = serve_store(0, 2, "127.0.0.1");
+  const auto store = connect_store("127.0.0.1", served.port, 1, 2, Seconds(20));
+  for (const std::string& text : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
+                                  std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x00", 28)}) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(served.port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+    store->set("k", text);
+    close(fd);
+    EXPECT_EQ(served.store->wait("k", Seconds(20)), text);
+  }
+  EXPECT_TRUE(store->lost().empty());
+}
+
+TEST(GrpcStore, NoProxyIsAsked) {
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  const ServedStore served = serve_store(0, 2, "127.0.0.1");
+  EXPECT_EQ(error_of([&] { connect_store("localhost", served.port, 1, 2, Seconds(20)); }), "");
+  unsetenv("http_proxy");
 }
 
 TEST(GrpcStore, RefusesWhoDoesNotBelong) {
@@ -224,11 +262,14 @@ TEST(GrpcStore, ChecksWhatItIsGiven) {
 
 TEST(GrpcStore, NamesAPortInUse) {
   const ServedStore served = serve_store(0, 2, "127.0.0.1");
+  EXPECT_THAT(error_of([&] { serve_store(served.port, 2, "127.0.0.1"); }),
+              HasSubstr(fmt::format(
+                  "comm: serve_store: cannot listen on port {} of 127.0.0.1: Address already in use "
+                  "(choose another, or 0 for any free port)",
+                  served.port)));
   EXPECT_THAT(
-      error_of([&] { serve_store(served.port, 2, "127.0.0.1"); }),
-      HasSubstr(fmt::format("comm: serve_store: cannot listen on port {} of 127.0.0.1 ", served.port)));
-  EXPECT_THAT(error_of([&] { serve_store(served.port, 2); }),
-              HasSubstr(fmt::format("cannot listen on port {} of this host ", served.port)));
+      error_of([&] { serve_store(served.port, 2); }),
+      HasSubstr(fmt::format("cannot listen on port {} of this host: Address already in use ", served.port)));
 }
 
 TEST(GrpcStore, AnAddressWithoutAStoreIsNamed) {

@@ -2,10 +2,11 @@
 // A process for store_grpc_test: store_member ACTION PORT RANK SIZE. Rank 0 serves. Says on stdout what it
 // has done, one line each; errors too.
 #include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <stdexcept>
 
@@ -22,6 +23,21 @@ std::shared_ptr<kiln::Store> join(int port, int rank, int size) {
   return served.store;
 }
 
+// A child that uses what it inherited, and ends as programs do.
+void fork_with(const std::shared_ptr<kiln::Store>& store) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      store->get("k");
+    } catch (const std::exception& e) {
+      std::cout << e.what() << std::endl;
+    }
+    std::exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  store->leave();
+}
+
 void act(const std::string& action, const std::shared_ptr<kiln::Store>& store) {
   // Destroyed after main(), by which time gRPC's own statics may be gone.
   static std::shared_ptr<kiln::Store> last;
@@ -29,6 +45,7 @@ void act(const std::string& action, const std::shared_ptr<kiln::Store>& store) {
   if (action == "static") last = store;
   if (action == "static_leave") (last = store)->leave();
   if (action == "exit") std::exit(0);
+  if (action == "fork") fork_with(last = store);
   if (action == "throw") throw std::runtime_error("thrown out of main");
   if (action == "go" && store->wait("go", Seconds(60))) store->leave();
   if (action == "wait") store->wait("never", Seconds(60));
