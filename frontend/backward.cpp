@@ -213,18 +213,13 @@ std::vector<ImplPtr> Cursor::walk_backward(const Tensor& root, const Tensor& gra
 /// Whether a gradient of `root` flows into the history of a tensor made outside.
 bool Cursor::leaves_trace(Value root) const {
   const Recorder& r = *recorder_;
-  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
-  std::set<int> seen;
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    if (!r.has_history(v) || !seen.insert(v.id).second) continue;
-    const int node = r.graph.producer(v);
-    if (node < 0) return true;
-    for (Value in : tape[static_cast<size_t>(node)].in) stack.push_back(in);
-  }
-  return false;
+  bool leaves = false;
+  r.walk_history(root, [&](Value v) {
+    if (!r.has_history(v)) return false;
+    leaves = leaves || r.graph.producer(v) < 0;
+    return !leaves;
+  });
+  return leaves;
 }
 
 /// Follows `e`, or records it if null: runs the path up to here, then differentiates it and what comes before

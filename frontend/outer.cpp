@@ -40,26 +40,20 @@ OuterBackward::OuterBackward(std::shared_ptr<const Recorder> recorder, std::vect
 /// Finds what a gradient of `root` flows through.
 void OuterBackward::explore(int root) {
   const Recorder& r = *recorder_;
-  const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
   Reach reach;
-  std::set<int> seen;
-  std::vector<Value> stack{root_value(root)};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    if (!r.wants_grad(v) || !seen.insert(v.id).second) continue;
+  r.walk_history(root_value(root), [&](Value v) {
     if (const Slot s = input_slot(r, v); s != kAbsent) {
       const auto known = std::find(inputs_.begin(), inputs_.end(), s);
       const auto number = static_cast<int>(known - inputs_.begin());
       if (known == inputs_.end()) inputs_.push_back(s);
       if (std::find(reach.inputs.begin(), reach.inputs.end(), number) == reach.inputs.end())
         reach.inputs.push_back(number);
-      continue;
+      return false;
     }
-    if (r.graph.producer(v) < 0) continue;
+    if (r.graph.producer(v) < 0) return false;
     reach.history.insert(v.id);
-    for (Value in : tape[static_cast<size_t>(r.graph.producer(v))].in) stack.push_back(in);
-  }
+    return true;
+  });
   reach_.push_back(std::move(reach));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slot table of a recorded path: functional contents, views that follow writes to their base, rollback.
 // Also the arithmetic of views that it shares with the eager tape.
-#include <set>
+#include <algorithm>
 
 #include "frontend/trace.h"
 #include "frontend/views.h"
@@ -38,37 +38,31 @@ void Recorder::rollback(const Event& e) {
   std::erase_if(histories, [&](const auto& p) { return p.first >= e.value_count; });
 }
 
+std::span<const Value> Recorder::history_operands(Value v) const {
+  if (const auto h = histories.find(v.id); h != histories.end())
+    return {&h->second, h->second.valid() ? size_t{1} : size_t{0}};
+  const int node = graph.producer(v);
+  if (node < 0) return {};
+  return graph.nodes[static_cast<size_t>(node)].in;
+}
+
 void Recorder::consume(Value root) {
   consumed.resize(static_cast<size_t>(graph.value_count()), false);
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    const int node = graph.producer(v);
-    if (node < 0 || consumed[static_cast<size_t>(v.id)] || !has_history(v)) continue;
+  walk_history(root, [&](Value v) {
+    if (graph.producer(v) < 0 || is_consumed(v) || !has_history(v)) return false;
     consumed[static_cast<size_t>(v.id)] = true;
-    const auto h = histories.find(v.id);
-    if (h != histories.end()) stack.push_back(h->second);
-    else
-      for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
-  }
+    return true;
+  });
 }
 
 bool Recorder::reaches_consumed(Value root) const {
-  std::set<int> seen;
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    const int node = graph.producer(v);
-    if (node < 0 || !has_history(v) || !seen.insert(v.id).second) continue;
-    if (is_consumed(v)) return true;
-    const auto h = histories.find(v.id);
-    if (h != histories.end()) stack.push_back(h->second);
-    else
-      for (Value in : graph.nodes[static_cast<size_t>(node)].in) stack.push_back(in);
-  }
-  return false;
+  bool found = false;
+  walk_history(root, [&](Value v) {
+    if (graph.producer(v) < 0 || !has_history(v)) return false;
+    found = found || is_consumed(v);
+    return !found;
+  });
+  return found;
 }
 
 void Recorder::mark_grad(Value v, bool on) {
@@ -81,11 +75,8 @@ void Recorder::mark_from(int first_value) {
   while (i > 0 && graph.nodes[i - 1].out.id >= first_value) --i;
   for (; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
-    bool any = false;
-    const auto h = histories.find(n.out.id);
-    if (h != histories.end()) any = h->second.valid() && wants_grad(h->second);
-    else
-      for (Value v : n.in) any = any || wants_grad(v);
+    const std::span<const Value> in = history_operands(n.out);
+    const bool any = std::any_of(in.begin(), in.end(), [&](Value v) { return wants_grad(v); });
     mark_grad(n.out, any && is_floating(graph.type(n.out).dtype) && !def(n.op).constant_gradient);
   }
 }
@@ -127,9 +118,8 @@ Value Recorder::with_history(Value data, Value history, const Origin& origin) {
 std::vector<TapeEntry> Recorder::tape(std::span<const Node> nodes) const {
   std::vector<TapeEntry> entries;
   for (const Node& n : nodes) {
-    entries.push_back({n.op, n.in, n.out, &n.attrs, n.origin.loc});
-    const auto h = histories.find(n.out.id);
-    if (h != histories.end() && h->second.valid()) entries.back().in = {h->second};
+    const std::span<const Value> in = history_operands(n.out);
+    entries.push_back({n.op, {in.begin(), in.end()}, n.out, &n.attrs, n.origin.loc});
   }
   return entries;
 }

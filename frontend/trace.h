@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -155,6 +157,23 @@ struct Recorder {
   /// The view ops that lead from what `s` follows in history to `s`.
   ViewChain chain_to(Slot s) const;
   Slot history_of(Slot s) const { return slots[s].history == kAbsent ? s : slots[s].history; }
+  /// What the gradient of `v` flows to: the operands of its node, or what `histories` has in their place.
+  /// None for inputs. Valid until the graph or `histories` change.
+  std::span<const Value> history_operands(Value v) const;
+  /// Visits the values that a gradient of `root` may flow through, each once and `root` first; visit(v) says
+  /// whether to go on to what v came from.
+  template <typename Visit>
+  void walk_history(Value root, Visit&& visit) const {
+    std::set<int> seen;
+    std::vector<Value> stack{root};
+    while (!stack.empty()) {
+      const Value v = stack.back();
+      stack.pop_back();
+      if (!wants_grad(v) || !seen.insert(v.id).second || !visit(v)) continue;
+      const std::span<const Value> in = history_operands(v);
+      stack.insert(stack.end(), in.begin(), in.end());
+    }
+  }
   /// Entries for a backward over `nodes`, the first ones of the graph.
   std::vector<TapeEntry> tape(std::span<const Node> nodes) const;
   void mark_grad(Value v, bool on);
