@@ -44,6 +44,23 @@ Communication communication_of(const Graph& g) {
   return c;
 }
 
+Communication joined(std::span<const Communication* const> parts) {
+  Communication c;
+  std::vector<std::vector<PlannedCollective>> planned;
+  for (const Communication* part : parts) {
+    c.sites.insert(c.sites.end(), part->sites.begin(), part->sites.end());
+    planned.resize(std::max(planned.size(), part->plans.size()));
+    for (size_t i = 0; i < part->plans.size(); ++i) {
+      if (!part->plans[i]) continue;
+      const auto& more = part->plans[i]->collectives;
+      planned[i].insert(planned[i].end(), more.begin(), more.end());
+    }
+  }
+  for (auto& p : planned)
+    c.plans.push_back(p.empty() ? nullptr : std::make_shared<const CommunicationPlan>(std::move(p)));
+  return c;
+}
+
 GroupScope::GroupScope(std::span<const std::shared_ptr<Communicator>> communicators)
     : before_(std::move(state().groups)) {
   state().groups.clear();

@@ -19,6 +19,8 @@ struct Communication {
   std::vector<std::shared_ptr<const CommunicationPlan>> plans;  ///< by the group's place; null: not used
 };
 Communication communication_of(const Graph& g);
+/// What programs that run one after the other communicate as a whole.
+Communication joined(std::span<const Communication* const> parts);
 
 /// While alive, collectives that this thread evaluates or runs find the groups of `communicators` by place.
 class GroupScope {

@@ -170,6 +170,9 @@ class SplitBuilder {
       program_->pieces.push_back(std::move(piece));
     }
     record.from_cache = from_cache;
+    std::vector<const Communication*> communications;
+    for (const auto& piece : program_->pieces) communications.push_back(&piece.program->communication);
+    program_->communication = joined(communications);
     find_dead();
     return std::move(program_);
   }

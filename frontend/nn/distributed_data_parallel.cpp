@@ -159,6 +159,13 @@ void DistributedDataParallel::broadcast(const NamedTensors& tensors, Loc loc) {
   for (auto& [t, dense] : copies) Tensor(t).copy_(dense);
 }
 
+SplitOptions DistributedDataParallel::split_options() const {
+  SplitOptions split;
+  split.cap = caps_.list.empty() ? caps_.others : caps_.list.back();
+  for (const std::string& name : options_.ignore) split.ignored.push_back("module." + name);
+  return split;
+}
+
 Tensor DistributedDataParallel::forward(const Tensor& x) {
   prepare(detail::caller_loc());
   return module_(x, detail::caller_loc());

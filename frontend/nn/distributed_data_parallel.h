@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "frontend/nn/module.h"
-#include "ir/buckets.h"
+#include "ir/split_buckets.h"
 
 namespace kiln {
 class Communicator;
@@ -80,6 +80,9 @@ class DistributedDataParallel : public Module {
   /// As they are reduced, made at the first backward from the order in which its gradients were ready on rank
   /// 0; empty before.
   const std::vector<GradientBucket>& rebuilt_buckets() const { return rebuilt_; }
+  /// For CompileOptions::split of a forward through this: the cap of its buckets, the first cap as it is by
+  /// default (PyTorch's split does not take over one of the user's), and the parameters that are left alone.
+  SplitOptions split_options() const;
   /// Buckets reduced so far.
   int64_t reductions() const { return reductions_; }
 

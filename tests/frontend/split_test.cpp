@@ -2,10 +2,14 @@
 // CompileOptions::split: partitions give what the whole gives, and the backward gives bucket after bucket.
 #include "frontend/split.h"
 
+#include <thread>
+
 #include "frontend/compile.h"
 #include "frontend/functional.h"
+#include "frontend/nn/distributed_data_parallel.h"
 #include "frontend/nn/layers.h"
 #include "frontend/optim/optimizer.h"
+#include "runtime/collective.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -229,6 +233,62 @@ TEST(SplitCache, B53_EqualPartitionsShareTheirKernels) {
   auto again = compile(net, o);
   again(rand({5, 16}));
   EXPECT_TRUE(again.stats().builds[0].from_cache);
+}
+
+/// Two steps of one of two ranks, compiled with the wrapper's caps or whole; the table, or what was thrown.
+std::string train_rank(int rank, Net& net, std::shared_ptr<ProcessGroup> group, Backend backend, bool cut) {
+  nn::DistributedDataParallel ddp(net, std::move(group),
+                                  {.bucket_cap_mb = 2.0 * kLayer / (1 << 20), .ignore = {"4.bias"}});
+  optim::SGD sgd(ddp.parameters(), {.lr = 0.1});
+  CompileOptions o;
+  o.backend = backend;
+  if (cut) o.split = ddp.split_options();
+  if (cut) o.split->first = o.split->cap;
+  auto f = compile(
+      [&](const Tensor& x) {
+        sgd.zero_grad();
+        const Tensor y = ddp(x);
+        mean(y * y).backward();
+        sgd.step();
+      },
+      o);
+  for (int step = 1; step < 3; ++step) f(ones({3, 16}) * (0.25 * step * (rank + 1)));
+  std::string table;
+  const std::vector<BucketTable> tables = f.stats().builds.at(0).buckets;
+  for (const BucketTable& t : tables)
+    for (const BucketTable::Bucket& b : t.buckets)
+      table += fmt::format("; {}: {}", b.bytes, fmt::join(b.params, " "));
+  return table;
+}
+
+/// The parameters at the end, and the table of rank 0.
+std::pair<std::vector<Floats>, std::string> train_two_ranks(Backend backend, bool cut) {
+  const auto groups = make_local_groups(2, Seconds(30));
+  Net nets[2];
+  std::string tables[2];
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      tables[r] = error_of([&, r] {
+                    tables[r] = train_rank(r, nets[r], groups[static_cast<size_t>(r)], backend, cut);
+                  }) +
+                  tables[r];
+    });
+  for (std::thread& t : threads) t.join();
+  std::vector<Floats> params;
+  for (const Tensor& p : nets[0].parameters()) params.push_back(values(p));
+  EXPECT_EQ(tables[0], tables[1]);
+  return {params, tables[0]};
+}
+
+TEST_P(Split, B04_B21_AWrapperGivesItsCapAndWhatItIgnores) {
+  const auto [whole, none] = train_two_ranks(GetParam(), false);
+  const auto [cut, table] = train_two_ranks(GetParam(), true);
+  EXPECT_EQ(whole, cut);
+  EXPECT_EQ(none, "no error");
+  EXPECT_EQ(table,
+            "no error; 1088: module.0.weight module.0.bias; "
+            "3200: module.6.weight module.6.bias module.4.weight module.2.weight module.2.bias");
 }
 
 TEST(SplitOptionsTest, B06_TheFirstCapIsNotTheLarger) {
