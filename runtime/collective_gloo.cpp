@@ -415,10 +415,13 @@ std::shared_ptr<ProcessGroup> make_gloo_group(std::shared_ptr<Store> store, cons
   KILN_CHECK(timeout.count() > 0, invalid, "make_gloo_group: the timeout must be positive; got {}",
              to_string(timeout));
   // On a thread that no signal reaches: a peer that is gone again by now would end the process by SIGPIPE.
-  const SignalsBlocked blocked;
-  auto engine = std::async(std::launch::async, [&] {
-                  return make_gloo_engine(store, prefix + "/", rank, size, interface, timeout);
-                }).get();
+  // This thread, which waits for it, can still be interrupted.
+  const auto start = [&] {
+    const SignalsBlocked blocked;
+    return std::async(std::launch::async,
+                      [&] { return make_gloo_engine(store, prefix + "/", rank, size, interface, timeout); });
+  };
+  auto engine = start().get();
   return make_queued_group(rank, size, timeout, std::move(store), std::move(engine));
 }
 
