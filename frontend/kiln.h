@@ -3,7 +3,9 @@
 #pragma once
 
 #include "frontend/compile.h"
+#include "frontend/distributed.h"
 #include "frontend/functional.h"
+#include "frontend/nn/distributed_data_parallel.h"
 #include "frontend/nn/layers.h"
 #include "frontend/nn/module.h"
 #include "frontend/ops.h"
