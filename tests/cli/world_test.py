@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that train together, under every launcher; what they say when ranks die or do not come.
+
+Usage: world_test.py KILN WORLD_MEMBER. torchrun and srun are imitated by the variables that they set.
+"""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+KILN, MEMBER = sys.argv[1], sys.argv[2]
+LIMIT = 100
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMIX_", "SLURM_")
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return {**clean, **{k: str(v) for k, v in more.items()}}
+
+
+def spawn(*command, **env):
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(**env))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def plain(rank, size, port, **more):
+    return dict(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=size, MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=port, **more)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def eventually(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(p) for p in f.read().split()]
+
+
+class World(unittest.TestCase):
+    def setUp(self):
+        self.started = []
+
+    def tearDown(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            p.communicate(timeout=LIMIT)
+
+    def start(self, *command, **env):
+        self.started.append(spawn(*command, **env))
+        return self.started[-1]
+
+    def finish(self, p):
+        out, err = p.communicate(timeout=LIMIT)
+        self.started.remove(p)
+        return p.returncode, out, err
+
+    def ranks(self, action, environments, limit=60):
+        """What processes with these environments, started by hand, came to."""
+        started = [self.start(MEMBER, action, str(limit), **e) for e in environments]
+        return [self.finish(p) for p in started]
+
+    def trained(self, out, size):
+        """Checks that all ranks have trained to the same parameters; returns these."""
+        found = re.findall(r"(\d+)/(\d+) (\d+): parameters (\S+)", out)
+        self.assertEqual(sorted((int(r), int(n), int(local)) for r, n, local, _ in found),
+                         [(r, size, r) for r in range(size)], out)
+        self.assertEqual(len({p for _, _, _, p in found}), 1, out)
+        return float(found[0][3])
+
+    def alone(self):
+        status, out, err = self.finish(self.start(MEMBER, "train"))
+        self.assertEqual((status, err), (0, ""))
+        return self.trained(out, 1)
+
+
+class Launchers(World):
+    def test_kiln_run(self):
+        expected = self.alone()
+        for size in (1, 2, 4):
+            p = self.start(KILN, "run", "--nproc", str(size), "--", MEMBER, "train")
+            status, out, err = self.finish(p)
+            self.assertEqual((status, err), (0, ""))
+            self.assertAlmostEqual(self.trained(out, size), expected, places=4)
+
+    def test_mpirun(self):
+        mpirun = shutil.which("mpirun")
+        self.assertTrue(mpirun, "mpirun is missing: scripts/setup.sh installs openmpi-bin")
+        with tempfile.TemporaryDirectory() as folder:
+            command = [mpirun, "-np", "2", "--allow-run-as-root", "--oversubscribe", MEMBER, "train"]
+            status, out, err = self.finish(self.start(*command, TMPDIR=folder))
+            self.assertEqual(status, 0, err)
+            self.assertAlmostEqual(self.trained(out, 2), self.alone(), places=4)
+            self.assertEqual([f for f in os.listdir(folder) if f.startswith("kiln")], [])
+
+    def test_torchrun_whose_agent_holds_the_port(self):
+        with socket.socket() as agent:
+            agent.bind(("127.0.0.1", 0))
+            agent.listen()
+            port = agent.getsockname()[1]
+            done = self.ranks("train", [plain(r, 2, port, TORCHELASTIC_USE_AGENT_STORE="True",
+                                              TORCHELASTIC_RUN_ID="none", TORCHELASTIC_RESTART_COUNT=0)
+                                        for r in (1, 0)])
+        self.assertEqual([(status, err) for status, _, err in done], [(0, "")] * 2)
+        self.assertAlmostEqual(self.trained(done[0][1] + done[1][1], 2), self.alone(), places=4)
+
+    def test_two_torchruns_on_one_machine(self):
+        def agent(rank, port):
+            return plain(rank, 2, port, TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RUN_ID="none")
+        done = self.ranks("collect", [agent(r, port) for port in (29501, 29502) for r in (1, 0)])
+        self.assertEqual([(status, err) for status, _, err in done], [(0, "")] * 4)
+
+    def test_srun(self):
+        step = dict(SLURM_NTASKS=3, SLURM_NODEID=0, SLURM_STEP_TASKS_PER_NODE="3", SLURM_STEP_ID=0,
+                    SLURM_LAUNCH_NODE_IPADDR="127.0.0.1", SLURM_JOB_ID=os.getpid())
+        done = self.ranks("collect", [dict(step, SLURM_PROCID=r, SLURM_LOCALID=r) for r in range(3)])
+        self.assertEqual([(status, err) for status, _, err in done], [(0, "")] * 3)
+        self.assertEqual(done[2][1], "2/3 2: sum 3 root 12 part 202 all 0 1 2\n")
+
+    def test_a_stale_file_is_not_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = dict(OMPI_COMM_WORLD_SIZE=2, PMIX_NAMESPACE="stale", TMPDIR=folder)
+            killed = self.start(MEMBER, "collect", OMPI_COMM_WORLD_RANK=0, **job)
+            self.assertTrue(eventually(lambda: any(f.startswith("kiln") for f in os.listdir(folder))))
+            killed.kill()
+            self.finish(killed)
+            late = self.start(MEMBER, "collect", OMPI_COMM_WORLD_RANK=1, **job)
+            time.sleep(0.3)
+            first = self.start(MEMBER, "collect", OMPI_COMM_WORLD_RANK=0, **job)
+            self.assertEqual([self.finish(p)[0] for p in (late, first)], [0, 0])
+            self.assertEqual([f for f in os.listdir(folder) if f.startswith("kiln")], [])
+
+
+class Leaving(World):
+    def run_action(self, action, size=3):
+        return self.finish(self.start(KILN, "run", "--nproc", str(size), "--", MEMBER, action))
+
+    def test_again(self):
+        status, out, err = self.run_action("again")
+        self.assertEqual((status, err, out.count("sum 3")), (0, "", 3))
+
+    def test_without_leaving(self):
+        status, out, err = self.run_action("forget")
+        self.assertEqual((status, err, out.count("sum 3")), (0, "", 3))
+
+    def test_rank_zero_waits_for_the_slow(self):
+        status, out, err = self.run_action("slow")
+        self.assertEqual((status, err, out.count("done")), (0, "", 3))
+
+
+class Failures(World):
+    def test_a_missing_rank_is_named_by_all(self):
+        port = free_port()
+        begin = time.monotonic()
+        done = self.ranks("collect", [plain(r, 4, port) for r in (0, 2)], limit=2)
+        self.assertLess(time.monotonic() - begin, 20)
+        for status, out, err in done:
+            self.assertEqual((status, out), (3, ""))
+            self.assertRegex(err, r"error: rendezvous: rank \d of 4 waited 2 s for ranks that have "
+                                  r"not come: 1, 3")
+            self.assertRegex(err, r"\[in init_process_group \(world_member.cpp:\d+\)\]")
+
+    def test_a_wrong_world_size(self):
+        port = free_port()
+        done = self.ranks("collect", [plain(0, 2, port), plain(1, 3, port)], limit=2)
+        self.assertIn("rank 1 belongs to a world of 3 ranks, this store to one of 2", done[1][2])
+        self.assertEqual([status for status, _, _ in done], [3, 3])
+
+    def test_a_port_in_use(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            (status, _, err), = self.ranks("collect", [plain(0, 2, other.getsockname()[1])], limit=2)
+        self.assertEqual(status, 3)
+        self.assertIn("cannot listen on port", err)
+
+    def test_an_unreachable_store(self):
+        (status, _, err), = self.ranks("collect", [plain(1, 2, free_port())], limit=1)
+        self.assertEqual(status, 3)
+        self.assertIn("rank 1 of 2 cannot reach the store of rank 0", err)
+
+    def test_joining_can_be_interrupted(self):
+        for rank in (0, 1):
+            p = self.start(MEMBER, "collect", **plain(rank, 2, free_port()))
+            time.sleep(0.5)
+            p.terminate()
+            self.assertEqual(self.finish(p)[0], -signal.SIGTERM)
+
+
+class Deaths(World):
+    def test_the_others_name_a_killed_rank(self):
+        for victim in (0, 1):
+            port = free_port()
+            started = [self.start(MEMBER, "forever", "20", **plain(r, 2, port)) for r in (0, 1)]
+            for p in started:
+                self.assertRegex(p.stdout.readline(), "trains")
+            started[victim].kill()
+            begin = time.monotonic()
+            status, _, err = self.finish(started[1 - victim])
+            self.assertLess(time.monotonic() - begin, 20 + 5)
+            self.assertEqual(status, 3)
+            self.assertRegex(err, rf"error: .*rank {victim}\b")
+
+    def test_the_launcher_ends_the_rest(self):
+        p = self.start(KILN, "run", "--nproc", "3", "--", MEMBER, "forever")
+        while "trains" not in p.stdout.readline():
+            pass
+        pids = children(p.pid)
+        self.assertEqual(len(pids), 3)
+        os.kill(pids[1], signal.SIGKILL)
+        begin = time.monotonic()
+        status, _, err = self.finish(p)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(status, 128 + signal.SIGKILL)
+        self.assertIn(f"kiln run: rank 1 (pid {pids[1]}) was killed by SIGKILL; ending the others\n", err)
+        self.assertFalse([pid for pid in pids if alive(pid)])
+
+    def test_no_orphans_of_a_killed_launcher(self):
+        p = self.start(KILN, "run", "--nproc", "3", "--", MEMBER, "forever")
+        while "trains" not in p.stdout.readline():
+            pass
+        pids = children(p.pid)
+        p.kill()
+        self.assertTrue(eventually(lambda: not any(map(alive, pids))), pids)
+
+    def test_ranks_killed_while_they_join(self):
+        for delay in (0.0, 0.01, 0.03, 0.06, 0.1):
+            p = self.start(KILN, "run", "--nproc", "2", "--", MEMBER, "forever")
+            self.assertTrue(eventually(lambda pid=p.pid: len(children(pid)) == 2))
+            pids = children(p.pid)
+            time.sleep(delay)
+            os.kill(pids[1], signal.SIGKILL)
+            status, _, err = self.finish(p)
+            self.assertEqual(status, 128 + signal.SIGKILL, err)
+            self.assertFalse([pid for pid in pids if alive(pid)])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
