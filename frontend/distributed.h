@@ -13,8 +13,8 @@
 namespace kiln::distributed {
 
 struct InitOptions {
-  double timeout = 300;   ///< seconds, of joining and of every collective
-  std::string interface;  ///< network interface or address of the collectives; empty: found by itself
+  double timeout = 300;        ///< seconds, of joining and of every collective
+  std::string interface = {};  ///< network interface or address of the collectives; empty: found by itself
 };
 
 /// Joins the world that the environment names; a world of one, where it names none. What it returns is the

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that train together, under every launcher; what they say when ranks die or do not come.
 
-Usage: world_test.py KILN WORLD_MEMBER. torchrun and srun are imitated by the variables that they set.
+Usage: world_test.py KILN WORLD_MEMBER DOCUMENTED_PROGRAM. torchrun and srun are imitated by their
+variables.
 """
 import os
 import re
@@ -14,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-KILN, MEMBER = sys.argv[1], sys.argv[2]
+KILN, MEMBER, DOCUMENTED = sys.argv[1:4]
 LIMIT = 100
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMIX_", "SLURM_")
 
@@ -108,6 +109,13 @@ class Launchers(World):
             status, out, err = self.finish(p)
             self.assertEqual((status, err), (0, ""))
             self.assertAlmostEqual(self.trained(out, size), expected, places=4)
+
+    def test_the_documented_program(self):
+        status, out, err = self.finish(self.start(KILN, "run", "--nproc", "2", "--", DOCUMENTED))
+        self.assertEqual((status, err), (0, ""))
+        losses = [float(x) for x in re.findall(r"^\[0\] step \d: loss (\S+)$", out, re.M)]
+        self.assertEqual(len(losses), 10, out)
+        self.assertLess(losses[-1], losses[0])
 
     def test_mpirun(self):
         mpirun = shutil.which("mpirun")
