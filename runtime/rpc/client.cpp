@@ -131,7 +131,7 @@ void Client::join(Seconds timeout) {
   } while (Clock::now() < deadline);
   throw Error(
       ErrorKind::comm,
-      fmt::format("connect_store: rank {} of {} cannot reach the store of rank 0 at {} within {} s: {} "
+      fmt::format("connect_store: rank {} of {} cannot reach the store of rank 0 at {} within {:.3g} s: {} "
                   "(does rank 0 run, are address and port those it serves, and does a firewall let this "
                   "host through?)",
                   member_.rank(), member_.size(), where_, timeout.count(), why));
