@@ -71,6 +71,9 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--threads", o.threads, "0: all the process may run on")
       ->check(whole)
       ->capture_default_str();
+  app.add_option("--timeout", o.timeout, "seconds that ranks wait for each other")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--eager", o.eager, "train without compiling");
   app.add_option("--eager-steps", o.eager_steps, "eager steps to compare with first; 0: none")
       ->check(whole)

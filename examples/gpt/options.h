@@ -16,7 +16,8 @@ struct Options {
   int64_t steps = 800, warmup = 100, eval_every = 200, save_every = 0, sample = 400, threads = 0;
   int64_t eager_steps = 20;
   uint64_t seed = 1;
-  double lr = 3e-3, weight_decay = 0.1, clip = 1.0, dropout = 0, temperature = 0.8;
+  double lr = 3e-3, weight_decay = 0.1, clip = 1.0, dropout = 0, temperature = 0.8,
+         timeout = 300;
   std::string checkpoint, resume, json;
   bool eager = false, progress = true;
 

@@ -27,18 +27,35 @@ kiln::NamedTensors with_prefix(const kiln::NamedTensors& all, std::string_view p
 
 }  // namespace
 
-Session::Session(const Options& options, const Corpus& corpus)
+Session::Session(const Options& options, const Corpus& corpus, const Ranks& ranks)
     : options_(seeded(options)),
       corpus_(corpus),
+      ranks_(ranks),
       model_(options, corpus.vocab()),
       optimizer_(model_.parameters(), adamw(options)),
-      batches_(options.seed, 0) {}
+      batches_(options.seed, 0) {
+  if (!ranks.group()) return;
+  parallel_.emplace(model_, ranks.group());
+  draw_like_no_other_rank();
+}
+
+/// Dropout must differ from rank to rank.
+void Session::draw_like_no_other_rank() {
+  kiln::GeneratorState g = kiln::generator_state();
+  g.seed += static_cast<uint64_t>(ranks_.rank());
+  kiln::set_generator_state(g);
+}
 
 std::pair<Tensor, Tensor> Session::next_batch() {
   const auto n = static_cast<size_t>(options_.batch * options_.seq);
   std::vector<int64_t> x(n), y(n);
   batches_.next(corpus_.train, options_.seq, x, y);
-  const kiln::Sizes shape{options_.batch, options_.seq};
+  // All ranks draw the whole batch, so that it is the one that a process alone would train on.
+  const int64_t rows = options_.batch / ranks_.size();
+  const auto own = static_cast<ptrdiff_t>(rows * options_.seq), first = own * ranks_.rank();
+  x = {x.begin() + first, x.begin() + first + own};
+  y = {y.begin() + first, y.begin() + first + own};
+  const kiln::Sizes shape{rows, options_.seq};
   return {Tensor::from_vector(x, shape), Tensor::from_vector(y, shape)};
 }
 
@@ -60,7 +77,7 @@ void Session::begin_step() { optimizer_.lr = options_.lr_at(done_); }
 
 Tensor Session::step(const Tensor& x, const Tensor& y) {
   optimizer_.zero_grad();
-  const Tensor loss = model_(x, y);
+  const Tensor loss = parallel_ ? (*parallel_)(x, y) : model_(x, y);
   loss.backward();
   if (options_.clip > 0) kiln::optim::clip_grad_norm_(optimizer_.params(), options_.clip);
   optimizer_.step();
@@ -83,6 +100,7 @@ void Session::resume(const std::string& path) {
   optimizer_.load_state_dict(with_prefix(all, "optim."));
   batches_ = Batches(c.state.batch_seed, c.state.batches_drawn);
   kiln::set_generator_state({c.state.generator_seed, c.state.generator_offset});
+  draw_like_no_other_rank();
   done_ = c.state.step;
 }
 

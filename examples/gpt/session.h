@@ -2,6 +2,7 @@
 // A model with its optimizer and its place in the data: what a checkpoint holds, and what one step changes.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,15 +10,17 @@
 #include "examples/gpt/checkpoint.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
+#include "examples/gpt/ranks.h"
+#include "frontend/nn/distributed_data_parallel.h"
 
 namespace gpt {
 
 class Session {
  public:
-  /// A fresh start: weights from the seed.
-  Session(const Options& options, const Corpus& corpus);
+  /// A fresh start: weights from the seed. With other ranks each has its part of every batch.
+  Session(const Options& options, const Corpus& corpus, const Ranks& ranks);
 
-  /// Inputs and targets of the next batch. Shapes: [batch, seq] each, i64.
+  /// Inputs and targets of this rank's part of the next batch. Shapes: [batch / ranks, seq] each, i64.
   std::pair<Tensor, Tensor> next_batch();
   /// One training step on a batch; the callable that is compiled. Returns the loss.
   Tensor step(const Tensor& x, const Tensor& y);
@@ -39,10 +42,13 @@ class Session {
 
  private:
   std::pair<Tensor, Tensor> validation_batch(int64_t index) const;
+  void draw_like_no_other_rank();
 
   const Options& options_;
   const Corpus& corpus_;
+  const Ranks& ranks_;
   Gpt model_;
+  std::optional<kiln::nn::DistributedDataParallel> parallel_;  ///< with other ranks
   kiln::optim::AdamW optimizer_;
   Batches batches_;
   int64_t done_ = 0;

@@ -9,6 +9,7 @@
 
 #include "examples/gpt/bigram.h"
 #include "examples/gpt/progress.h"
+#include "examples/gpt/ranks.h"
 #include "examples/gpt/sample.h"
 #include "examples/gpt/session.h"
 #include "examples/gpt/stop.h"
@@ -30,9 +31,9 @@ double seconds_since(Clock::time_point begin) {
 const char* mode_name(const Options& o) { return o.eager ? "eager" : "compiled"; }
 
 /// The same first steps without compiling, from the same start.
-void compare_eagerly(const Options& options, const Corpus& corpus, Summary& summary) {
+void compare_eagerly(const Options& options, const Corpus& corpus, const Ranks& alone, Summary& summary) {
   const int64_t n = std::min(options.eager_steps, options.steps);
-  Session twin(options, corpus);
+  Session twin(options, corpus, alone);
   std::vector<double> times;
   for (int64_t i = 0; i < n && stop_signal() == 0; ++i) {
     const auto [x, y] = twin.next_batch();
@@ -56,18 +57,23 @@ void add_stats(const kiln::CallableStats& stats, Summary& summary) {
   }
 }
 
-/// The loop. `step` and `loss` are callables of (x, y): a training step, and a loss without gradients.
+/// The loop. `step` and `loss` are callables of (x, y): a training step, and a loss without gradients. True
+/// if it was stopped by a signal.
 template <typename Step, typename Loss>
-void run_steps(Session& session, const Options& o, Step&& step, Loss&& loss, Summary& summary) {
+bool run_steps(Session& session, const Options& o, const Ranks& ranks, Step&& step, Loss&& loss,
+               Summary& summary) {
   const int64_t first = session.steps_done();
   Progress progress(Progress::kind_for(o.progress), first, o.steps, o.batch * o.seq);
   std::vector<double> times;
   double first_time = 0;
-  while (session.steps_done() < o.steps && stop_signal() == 0) {
+  bool stop = stop_signal() != 0 && ranks.size() == 1;
+  while (session.steps_done() < o.steps && !stop) {
     const auto [x, y] = session.next_batch();
     session.begin_step();
     const auto begin = Clock::now();
-    const double value = step(x, y).template item<double>();
+    const Ranks::Step after = ranks.after_step(step(x, y).template item<double>(), stop_signal() != 0);
+    const double value = after.loss;
+    stop = after.stop;
     const double time = seconds_since(begin);
     session.end_step();
     const int64_t done = session.steps_done();
@@ -87,6 +93,7 @@ void run_steps(Session& session, const Options& o, Step&& step, Loss&& loss, Sum
   summary.compile_s = o.eager ? 0 : std::max(0.0, first_time - summary.step_ms / 1e3);
   if (summary.step_ms > 0)
     summary.tokens_per_s = static_cast<double>(o.batch * o.seq) / (summary.step_ms / 1e3);
+  return stop;
 }
 
 void print_summary(const Options& o, const Summary& s, const kiln::CallableStats& stats) {
@@ -97,28 +104,30 @@ void print_summary(const Options& o, const Summary& s, const kiln::CallableStats
   if (std::isfinite(s.eager_step_ms)) fmt::print("; eager {:.1f} ms", s.eager_step_ms);
   fmt::print("\n");
   if (o.eager) return;
-  fmt::print("compile {:.2f} s{}; arena {:.1f} MB\n", s.compile_s,
-             s.warm ? " (from the disk cache)" : "", s.arena_mb);
+  fmt::print("compile {:.2f} s{}; arena {:.1f} MB\n", s.compile_s, s.warm ? " (from the disk cache)" : "",
+             s.arena_mb);
   for (const kiln::Build& b : stats.builds) {
     const double limit = 1e3 * kiln::limit_seconds(b, static_cast<int>(o.threads));
-    fmt::print("  build: {} ({:.2f} s); {} ops fused into {} launches of {} kernels; this machine's limit "
-               "for them {:.1f} ms, {:.0f} % of it reached\n",
-               b.reason, b.seconds, b.nodes, b.work.size(), b.kernels, limit,
-               s.step_ms > 0 ? 100 * limit / s.step_ms : 0);
+    fmt::print(
+        "  build: {} ({:.2f} s); {} ops fused into {} launches of {} kernels; this machine's limit "
+        "for them {:.1f} ms, {:.0f} % of it reached\n",
+        b.reason, b.seconds, b.nodes, b.work.size(), b.kernels, limit,
+        s.step_ms > 0 ? 100 * limit / s.step_ms : 0);
   }
 }
 
 /// Everything after the session is ready, with the callables of the chosen mode.
 template <typename Step, typename Loss, typename Logits>
-void run_session(Session& session, const Corpus& corpus, const Options& o, Step& step, Loss& loss,
-                 Logits& logits, Summary& summary) {
+void run_session(Session& session, const Corpus& corpus, const Options& o, const Ranks& ranks, Step& step,
+                 Loss& loss, Logits& logits, Summary& summary) {
   summary.val_loss_first = session.validate(loss, 0);
-  fmt::print("validation loss before: {:.4f}\n", summary.val_loss_first);
-  run_steps(session, o, step, loss, summary);
+  if (ranks.lead()) fmt::print("validation loss before: {:.4f}\n", summary.val_loss_first);
+  const bool stopped = run_steps(session, o, ranks, step, loss, summary);
   if (!o.checkpoint.empty()) session.save(o.checkpoint);
-  if (stop_signal() != 0) {
-    fmt::print("stopped by signal {} after step {}{}\n", stop_signal(), session.steps_done(),
-               o.checkpoint.empty() ? "" : "; saved " + o.checkpoint);
+  if (stopped) {
+    if (ranks.lead())
+      fmt::print("stopped by signal {} after step {}{}\n", stop_signal(), session.steps_done(),
+                 o.checkpoint.empty() ? "" : "; saved " + o.checkpoint);
     return;
   }
   summary.val_loss_last = session.validate(loss, 0);
@@ -128,16 +137,21 @@ void run_session(Session& session, const Corpus& corpus, const Options& o, Step&
 
 }  // namespace
 
-int train(const Options& o) {
+int train(const Options& asked) {
+  Ranks ranks(asked);
+  const Options o = ranks.options(asked);
   const Corpus corpus = make_corpus(read_text(o.data), o.seq);
   Summary summary;
   summary.val_loss_last = summary.eager_step_ms = kNotMeasured;
   summary.val_bigram = bigram_loss(corpus.train, corpus.valid, corpus.vocab());
-  fmt::print("{} bytes to train on, {} to validate, alphabet of {}; bigram model: {:.4f} nat\n",
-             corpus.train.size(), corpus.valid.size(), corpus.vocab(), summary.val_bigram);
-  if (!o.eager && o.resume.empty() && o.eager_steps > 0) compare_eagerly(o, corpus, summary);
+  if (ranks.lead())
+    fmt::print("{} bytes to train on, {} to validate, alphabet of {}; bigram model: {:.4f} nat{}\n",
+               corpus.train.size(), corpus.valid.size(), corpus.vocab(), summary.val_bigram,
+               ranks.size() > 1 ? fmt::format("; {} ranks", ranks.size()) : "");
+  if (!o.eager && o.resume.empty() && o.eager_steps > 0 && ranks.size() == 1)
+    compare_eagerly(o, corpus, ranks, summary);
 
-  Session session(o, corpus);
+  Session session(o, corpus, ranks);
   if (!o.resume.empty()) session.resume(o.resume);
   const auto step = [&](const Tensor& x, const Tensor& y) { return session.step(x, y); };
   const auto loss = [&](const Tensor& x, const Tensor& y) {
@@ -150,18 +164,19 @@ int train(const Options& o) {
   };
   kiln::CallableStats stats;
   if (o.eager) {
-    run_session(session, corpus, o, step, loss, logits, summary);
+    run_session(session, corpus, o, ranks, step, loss, logits, summary);
   } else {
     const int threads = static_cast<int>(o.threads);
     auto compiled_step = kiln::compile(step, {.name = "step", .threads = threads});
     auto compiled_loss = kiln::compile(loss, {.name = "loss", .threads = threads});
     auto compiled_logits = kiln::compile(logits, {.name = "logits", .threads = threads});
-    run_session(session, corpus, o, compiled_step, compiled_loss, compiled_logits, summary);
+    run_session(session, corpus, o, ranks, compiled_step, compiled_loss, compiled_logits, summary);
     stats = compiled_step.stats();
     add_stats(stats, summary);
   }
-  print_summary(o, summary, stats);
+  if (ranks.lead()) print_summary(o, summary, stats);
   if (!o.json.empty()) write_json(o.json, summary);
+  ranks.leave();
   return 0;
 }
 
