@@ -161,6 +161,11 @@ class Training : public Workload {
 
   double step() override { return (compiled_ ? step_() : run()).item(); }
   CallableStats stats() const override { return step_.stats(); }
+  int64_t parameter_count() const override {
+    int64_t n = 0;
+    for (const Tensor& p : model_.parameters()) n += p.numel();
+    return n;
+  }
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
     if constexpr (kTrains) return out;

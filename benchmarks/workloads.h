@@ -22,6 +22,8 @@ class Workload {
   /// Runs a step and returns its loss.
   virtual double step() = 0;
   virtual CallableStats stats() const = 0;
+  /// Elements of all parameters.
+  virtual int64_t parameter_count() const = 0;
   /// Norms of the gradients of the last step (pointwise), else nothing.
   virtual std::vector<std::pair<std::string, double>> gnorm() const { return {}; }
 };
