@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/communication.h"
 
+#include <numeric>
+
 #include "frontend/cursor.h"
 #include "frontend/ops_detail.h"
 #include "ir/bucket_layout.h"
@@ -127,6 +129,20 @@ std::vector<std::shared_ptr<Communicator>> Cursor::communicators() const {
 void Cursor::note_communicator(const std::shared_ptr<Communicator>& c) {
   place_of(c);
   if (recording()) c->building(reason_);
+}
+
+/// Ranks that communicate choose their kernels' schedules together.
+StageOptions Cursor::options_among_ranks() const {
+  StageOptions options = trie_.options;
+  const auto all = communicators();
+  if (all.empty()) return options;
+  ProcessGroup& group = all[0]->group();
+  options.tune.store = group.store();
+  options.tune.rank = group.rank();
+  options.tune.ranks.resize(static_cast<size_t>(group.size()));
+  std::iota(options.tune.ranks.begin(), options.tune.ranks.end(), 0);
+  options.tune.prefix = all[0]->prefix();
+  return options;
 }
 
 void Cursor::tell_building() {

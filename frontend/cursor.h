@@ -172,6 +172,7 @@ class Cursor {
 
   // communication.cpp
   std::vector<std::shared_ptr<Communicator>> communicators() const;
+  StageOptions options_among_ranks() const;
   void tell_building();
   void tell_built();
   void tell_failed();

@@ -165,9 +165,10 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (size_t i = 0; i < stage.outputs.size(); ++i) x.graph.outputs[i].guard = stage.outputs[i].check >= 0;
   stage.inputs = std::move(x.inputs);
   x.graph.name = trie_.options.name;
+  const StageOptions shared = options_among_ranks();
   if (stage.split && stage.split->table.buckets.size() > 1)
-    stage.program = build_split_program(x, *stage.split, strides, trie_.options, build_);
-  else stage.program = build_program(x.graph, strides, trie_.options, build_);
+    stage.program = build_split_program(x, *stage.split, strides, shared, build_);
+  else stage.program = build_program(x.graph, strides, shared, build_);
   // From here on views read what the stage leaves in memory: what it was computed from may be overwritten.
   auto left_in_memory = [&](Slot s) {
     SlotInfo info = r.slots[s];

@@ -5,6 +5,7 @@ behind; and the last checkpoint must be one to go on from. Arguments: the progra
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -54,7 +55,8 @@ class Moment:
             took = time.time() - killed
             if other.returncode == 0:
                 return f"rank {1 - self.victim} ended well:\n{text}"
-            if f"rank {self.victim}" not in text:
+            named = rf"rank {self.victim}\b|ranks that have not come: {self.victim}\b"
+            if not re.search(named, text):
                 return f"rank {1 - self.victim} does not name the other:\n{text}"
             last = text.splitlines()[-1]
             print(f"  killed rank {self.victim} after {self.delay:.2f} s: {took:.1f} s; {last}", flush=True)
