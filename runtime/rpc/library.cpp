@@ -4,10 +4,13 @@
 #include <grpc/grpc.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "runtime/rpc/client.h"
@@ -22,6 +25,11 @@ struct Handle {
   std::unique_ptr<Client> client;
   int rank = 0;
   bool left = false;
+
+  std::mutex mutex;
+  std::condition_variable idle;
+  int calls = 0;  ///< that threads are in
+  bool ended = false;
 };
 
 namespace {
@@ -29,8 +37,39 @@ namespace {
 // How long rank 0 stays for the sake of others that have not left yet.
 constexpr Seconds kLinger{5};
 
+// How long an exit waits for other threads' calls. Those that wait for a key may take longer: then the
+// connection stays, and breaks with the process.
+constexpr Seconds kCallsEnd{1};
+
+/// A thread's stay in a handle's client.
+class Visit {
+ public:
+  explicit Visit(Handle& handle) : handle_(handle) {
+    const std::lock_guard lock(handle_.mutex);
+    KILN_CHECK(!handle_.ended, comm, "store: the process is ending");
+    ++handle_.calls;
+  }
+  ~Visit() {
+    const std::lock_guard lock(handle_.mutex);
+    if (--handle_.calls == 0) handle_.idle.notify_all();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  Handle& handle_;
+};
+
 void close_connections(Handle& handle) {
-  if (!handle.client) return;
+  {
+    std::unique_lock lock(handle.mutex);
+    if (std::exchange(handle.ended, true)) return;
+    if (!handle.idle.wait_for(lock, kCallsEnd, [&] { return handle.calls == 0; })) {
+      handle.client.release();
+      handle.server.release();
+      return;
+    }
+  }
   handle.client->disconnect();
   if (handle.server && handle.left) handle.server->hub().close();
   handle.client.reset();
@@ -168,7 +207,7 @@ std::string bytes_of(const std::vector<int>& ranks) {
 Outcome call(Handle* handle, const Call* call, Output* out) {
   return guarded(out, [&]() -> Outcome {
     check_process();
-    KILN_CHECK(handle->client, comm, "store: the process is ending");
+    const Visit visit(*handle);
     Client& client = *handle->client;
     const std::string key = string_of(call->key);
     switch (call->kind) {
