@@ -92,7 +92,7 @@ std::vector<int64_t> bucket_limits(const BucketCaps& caps) {
 
 Buckets initial_buckets(std::span<const BucketParam> params, const BucketCaps& caps, bool rebuilt) {
   std::vector<int64_t> limits = bucket_limits(caps);
-  if (rebuilt) limits = {kNoBucketLimit};
+  if (rebuilt && caps.list.empty()) limits = {kNoBucketLimit};
   Buckets out = assign_buckets(params, limits);
   std::reverse(out.params.begin(), out.params.end());
   std::reverse(out.limits.begin(), out.limits.end());

@@ -58,7 +58,8 @@ std::vector<int64_t> bucket_limits(const BucketCaps& caps);
 
 /// The buckets before any backward has run, those of the last-registered parameters first.
 /// `rebuilt`: the order of the gradients will be known after the first backward (rebuild_buckets); until then
-/// all gradients of a (dtype, device) are one bucket, since ranks could differ in the order of partial ones.
+/// all gradients of a (dtype, device) are one bucket, since ranks could differ in the order of partial ones,
+/// unless `caps` lists the buckets.
 Buckets initial_buckets(std::span<const BucketParam> params, const BucketCaps& caps, bool rebuilt);
 
 /// The buckets after the first backward. `params` in order of registration; `ready`: indices of all

@@ -77,7 +77,8 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     : module_(module), options_(std::move(options)), caps_(caps_of(options_, loc)) {
   KILN_CHECK(
       group, invalid,
-      "DistributedDataParallel ({}): no process group (join one first: distributed::init_process_group)",
+      "DistributedDataParallel ({}): no process group was given, and none has been initialized (join one "
+      "first: distributed::init_process_group)",
       loc.str());
   NamedTensors all = module.named_parameters(), buffers = module.named_buffers();
   const auto ignored = [&](const auto& p) { return options_.ignore.count(p.first) > 0; };
@@ -134,9 +135,10 @@ void DistributedDataParallel::verify(const NamedTensors& tensors, Loc loc) {
     };
     throw Error(
         ErrorKind::comm,
-        fmt::format("DistributedDataParallel ({}): the models differ in parameter {}: rank {} has {} ({} "
-                    "in all), rank {} has {} ({} in all)",
-                    loc.str(), at, group.rank(), say(a), a.size(), peer, say(b), b.size()),
+        fmt::format(
+            "DistributedDataParallel ({}): the names or sizes of params[{}] differ: rank {} has {} ({} "
+            "in all), rank {} has {} ({} in all)",
+            loc.str(), at, group.rank(), say(a), a.size(), peer, say(b), b.size()),
         loc);
   }
 }
@@ -199,8 +201,8 @@ void DistributedDataParallel::prepare(Loc loc) {
       phase_ != Phase::armed || ready_.empty(), invalid,
       "DistributedDataParallel ({}): expected to have finished reduction in the prior iteration, begun by "
       "the "
-      "forward at {}: no gradient came for {} (every parameter must be used in producing loss; freeze those "
-      "that are not, with requires_grad_(false), before wrapping)",
+      "forward at {}: no gradient came for {}, which were not used in producing loss (freeze them, with "
+      "requires_grad_(false), before wrapping; there is no find_unused_parameters)",
       loc.str(), forward_loc_.str(), names_of_missing());
   forward_loc_ = loc;
   ready_.clear();

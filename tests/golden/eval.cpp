@@ -138,8 +138,7 @@ Value evaluate(const Node& n, const Variables& variables) {
     }
     case Kind::attribute: return attribute(evaluate(*n.kids[0], variables), n.text);
     case Kind::call: return call(n, variables);
-    case Kind::subscript:
-      return index_value(evaluate(*n.kids[0], variables), values(n.kids, variables, 1));
+    case Kind::subscript: return index_value(evaluate(*n.kids[0], variables), values(n.kids, variables, 1));
     case Kind::slice: {
       List parts = values(n.kids, variables);
       return slice_value(parts[0], parts[1], parts[2]);

@@ -33,9 +33,8 @@ struct Value {
 
   Value() = default;
   template <typename T>
-    requires(!std::is_same_v<std::decay_t<T>, Value>)
-  Value(T&& x) : v(std::forward<T>(x)) {}  // NOLINT
-  Value(int x) : v(int64_t{x}) {}          // NOLINT
+  requires(!std::is_same_v<std::decay_t<T>, Value>) Value(T&& x) : v(std::forward<T>(x)) {}  // NOLINT
+  Value(int x) : v(int64_t{x}) {}                                                            // NOLINT
 
   bool none() const { return v.index() == 0; }
   template <typename T>

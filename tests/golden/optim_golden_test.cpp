@@ -141,6 +141,4 @@ std::string run(const Json& file, const Json& j, bool compiled) {
 }  // namespace
 }  // namespace kiln::golden
 
-int main(int argc, char** argv) {
-  return kiln::golden::golden_main("optim", argc, argv, kiln::golden::run);
-}
+int main(int argc, char** argv) { return kiln::golden::golden_main("optim", argc, argv, kiln::golden::run); }

@@ -85,8 +85,7 @@ constexpr Function kFunctions[] = {
      [](const Bound& b) -> Value {
        return masked_fill(b["x"].tensor(), b["mask"].tensor(), b["value"].real());
      }},
-    {"torch.matmul", "x y",
-     [](const Bound& b) -> Value { return matmul(b["x"].tensor(), b["y"].tensor()); }},
+    {"torch.matmul", "x y", [](const Bound& b) -> Value { return matmul(b["x"].tensor(), b["y"].tensor()); }},
     {"torch.mv", "x y", [](const Bound& b) -> Value { return matmul(b["x"].tensor(), b["y"].tensor()); }},
     {"torch.narrow", "x dim start length",
      [](const Bound& b) -> Value {
@@ -110,9 +109,7 @@ constexpr Function kFunctions[] = {
     {"torch.to", "x dtype",
      [](const Bound& b) -> Value { return to(b["x"].tensor(), std::get<DType>(b["dtype"].v)); }},
     {"torch.transpose", "x a b",
-     [](const Bound& b) -> Value {
-       return transpose(b["x"].tensor(), b["a"].integer(), b["b"].integer());
-     }},
+     [](const Bound& b) -> Value { return transpose(b["x"].tensor(), b["a"].integer(), b["b"].integer()); }},
     {"torch.tril", "x diagonal=0",
      [](const Bound& b) -> Value { return tril(b["x"].tensor(), b["diagonal"].integer()); }},
     {"torch.triu", "x diagonal=0",

@@ -22,8 +22,8 @@ Values floats(std::vector<int64_t> shape, std::vector<double> data) {
 }
 
 TEST(GoldenSupport, Tensors) {
-  const Json real = Json::parse(
-      R"({"name":"mlp/fc1.weight","shape":[2],"dtype":"float32","lo":-1.0,"hi":1.0})");
+  const Json real =
+      Json::parse(R"({"name":"mlp/fc1.weight","shape":[2],"dtype":"float32","lo":-1.0,"hi":1.0})");
   const HostTensor t = make_tensor(real);
   EXPECT_EQ(t.bytes.size(), 8u);
   EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(to_values(t).data[1])), 0x3f49ff6au);
@@ -36,8 +36,8 @@ TEST(GoldenSupport, Tensors) {
 }
 
 TEST(GoldenSupport, ElementsWithinTheTolerance) {
-  const Json e = Json::parse(
-      R"({"shape":[3],"dtype":"float32","dev":[0,0,1e-6],"values":[1.0,"nan","-inf"]})");
+  const Json e =
+      Json::parse(R"({"shape":[3],"dtype":"float32","dev":[0,0,1e-6],"values":[1.0,"nan","-inf"]})");
   EXPECT_EQ(compare(e, floats({3}, {1.000007, kNan, -kInf})), "");
   EXPECT_THAT(compare(e, floats({3}, {1.000009, kNan, -kInf})), HasSubstr("element 0: got"));
   EXPECT_EQ(compare(e, floats({3}, {1.000009, kNan, -kInf}), 1e-5), "");

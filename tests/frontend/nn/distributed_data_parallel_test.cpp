@@ -221,7 +221,7 @@ TEST(DistributedDataParallel, NeedsSomethingToTrainAndAGroup) {
   Net net;
   EXPECT_THAT(
       on_ranks(1, [&](int, auto) -> std::string { return DistributedDataParallel(net, nullptr), ""; })[0],
-      HasSubstr("no process group (join one first: distributed::init_process_group)"));
+      HasSubstr("none has been initialized (join one first: distributed::init_process_group)"));
   net.requires_grad_(false);
   EXPECT_THAT(on_ranks(1, [&](int, auto g) -> std::string { return DistributedDataParallel(net, g), ""; })[0],
               HasSubstr("not needed, for no parameter requires a gradient (6 parameters, 0 ignored)"));
@@ -244,7 +244,7 @@ TEST(DistributedDataParallel, DifferentModelsNameTheFirstParameterOnAllRanks) {
   });
   for (const std::string& s : got) {
     EXPECT_THAT(s, ::testing::StartsWith("comm: "));
-    EXPECT_THAT(s, HasSubstr("the models differ in parameter 0: "));
+    EXPECT_THAT(s, HasSubstr("the names or sizes of params[0] differ: "));
     EXPECT_THAT(s, HasSubstr("fc0.weight f32[8,6] (6 in all)"));
     EXPECT_THAT(s, HasSubstr("fc0.weight f32[16,6] (6 in all)"));
   }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of models.json that Kiln's modules can build, and what the file expects of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "frontend/kiln.h"
+#include "tests/golden/support.h"
+
+namespace kiln::golden {
+
+using Inputs = std::map<std::string, Tensor>;
+
+/// A model of the file: its loss from the inputs by name.
+class Model : public nn::Module {
+ public:
+  virtual Tensor loss(const Inputs& in) = 0;
+};
+
+/// Of a case, with its weights. Throws: Unsupported.
+std::unique_ptr<Model> build_model(const Json& j);
+Inputs model_inputs(const Json& j);
+
+/// What differs, or "": the norms of the gradients of the first step, and the parameters after the last.
+std::string check_gradients(const Model& model, const Json& expected);
+std::string check_parameters(const Model& model, const Json& j);
+
+}  // namespace kiln::golden
