@@ -107,7 +107,11 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     sizes_.push_back({p.numel() * static_cast<int64_t>(dtype_size(p.dtype())), p.dtype()});
   initial_ = listed(kiln::initial_buckets(sizes_, caps_, true), sizes_);
   observer_ = std::make_shared<Observer>(*this);
-  for (const Tensor& p : parameters_) p.impl()->observer = observer_;
+  is_ready_.assign(parameters_.size(), false);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    places_[parameters_[i].impl().get()] = i;
+    parameters_[i].impl()->observer = observer_;
+  }
   register_module("module", module);
 }
 
@@ -189,8 +193,7 @@ DistributedDataParallel::NoSync::~NoSync() { ddp_.sync_ = before_; }
 std::string DistributedDataParallel::names_of_missing() const {
   std::string out;
   for (size_t i = 0; i < names_.size(); ++i)
-    if (std::find(ready_.begin(), ready_.end(), i) == ready_.end())
-      out += (out.empty() ? "" : ", ") + names_[i];
+    if (!is_ready_[i]) out += (out.empty() ? "" : ", ") + names_[i];
   return out;
 }
 
@@ -206,6 +209,7 @@ void DistributedDataParallel::prepare(Loc loc) {
       loc.str(), forward_loc_.str(), names_of_missing());
   forward_loc_ = loc;
   ready_.clear();
+  is_ready_.assign(parameters_.size(), false);
   phase_ = sync_ ? Phase::armed : Phase::idle;
   if (sync_) detail::note_communicator(communicator_);
 }
@@ -220,14 +224,13 @@ void DistributedDataParallel::ready(const std::vector<detail::ImplPtr>& leaves, 
       "or use no_sync)",
       loc.str(), forward_loc_.str());
   for (const detail::ImplPtr& leaf : leaves) {
-    const auto at = std::find_if(parameters_.begin(), parameters_.end(),
-                                 [&](const Tensor& p) { return p.impl() == leaf; });
-    const auto index = static_cast<size_t>(at - parameters_.begin());
+    const size_t index = places_.at(leaf.get());
     KILN_CHECK(
-        std::find(ready_.begin(), ready_.end(), index) == ready_.end(), invalid,
-        "backward ({}): expected to mark a variable ready only once, but '{}' got a gradient twice since the "
-        "forward at {} (it is used by two backwards; use no_sync, or one backward)",
+        !is_ready_[index], invalid,
+        "backward ({}): expected to mark a variable ready only once, but '{}' got a gradient twice since "
+        "the forward at {} (it is used by two backwards; use no_sync, or one backward)",
         loc.str(), names_[index], forward_loc_.str());
+    is_ready_[index] = true;
     ready_.push_back(index);
   }
   if (ready_.size() < parameters_.size()) return;

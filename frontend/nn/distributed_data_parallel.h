@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "frontend/nn/module.h"
@@ -110,7 +111,9 @@ class DistributedDataParallel : public Module {
   std::vector<std::string> names_;
   std::vector<BucketParam> sizes_;
   std::vector<GradientBucket> initial_, rebuilt_;
+  std::unordered_map<const detail::TensorImpl*, size_t> places_;
   std::vector<size_t> ready_;  ///< of this step, in order
+  std::vector<bool> is_ready_;
   Phase phase_ = Phase::idle;
   bool sync_ = true;
   Loc forward_loc_;
