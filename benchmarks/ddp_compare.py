@@ -31,11 +31,15 @@ def command(system, a):
     return [launcher, "--standalone", "--nproc-per-node", str(a.nproc), *script], env
 
 
-def measure(system, a):
+def measure(system, a, tries=4):
+    """PyTorch's ranks abort now and then; such a run is made again."""
     line, env = command(system, a)
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     # `kiln run` puts the rank before each line.
     found = [x[x.index("{") :] for x in done.stdout.splitlines() if '{"' in x and "median_ms" in x]
+    if (done.returncode != 0 or not found) and system != "kiln" and tries > 1:
+        print(f"{system}: failed with {done.returncode}; again", flush=True)
+        return measure(system, a, tries - 1)
     if done.returncode != 0 or not found:
         text = done.stdout + done.stderr[-2000:]
         raise SystemExit(f"{' '.join(line)}: failed with {done.returncode}\n{text}")
