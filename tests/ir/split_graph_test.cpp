@@ -148,6 +148,7 @@ TEST(SplitGraph, RandomGraphsGiveWhatTheyGiveWhole) {
     for (size_t i = 0; i < whole.size(); ++i) {
       const std::vector<double> a = numbers(whole[i]), b = numbers(got[i]);
       ASSERT_EQ(a.size(), b.size());
+      if (a.empty()) continue;  // no memory to compare
       ASSERT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << "seed " << seed;
     }
   }
