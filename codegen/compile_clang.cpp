@@ -82,13 +82,6 @@ std::string_view view_of(const jit::Bytes& b) { return {b.data, b.size}; }
 
 // ---- the library ----
 
-std::vector<std::string> library_paths() {
-  const std::string chosen = option("KILN_JIT_LIBRARY");
-  if (!chosen.empty()) return {chosen};
-  static const char anchor = 0;
-  return paths_of_library("libkiln_jit.so", &anchor);
-}
-
 struct OpenedJit {
   DynLib library;
   const jit::Api* api = nullptr;
@@ -99,31 +92,26 @@ OpenedJit open_jit() {
       kClangVersion != "none", unsupported,
       "cpu compiler: this build of Kiln has no CPU compiler (configure with -DKILN_CPU_JIT=ON, or run where "
       "the kernels are in the cache already)");
-  std::string tried;
-  for (const std::string& path : library_paths()) {
-    std::string why;
-    std::optional<DynLib> library = DynLib::open(path, why);
-    if (!library) {
-      tried += fmt::format("\n  {}", why);
-      continue;
-    }
-    const auto get = reinterpret_cast<jit::GetApiFn>(library->symbol(jit::kEntryPoint));
-    const jit::Api* api = get ? get() : nullptr;
-    KILN_CHECK(api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
-               "cpu compiler: {} belongs to another build of Kiln; got version {} with {}, expected {} with "
-               "clang {} "
-               "(rebuild it, or unset KILN_JIT_LIBRARY)",
-               path, api ? api->abi_version : 0, api ? fmt::format("clang {}", api->version) : "no compiler",
-               jit::kAbiVersion, kClangVersion);
-    log(LogLevel::debug, "opened {} (clang {})", path, api->version);
-    return {std::move(*library), api};
-  }
-  throw Error(
-      ErrorKind::unsupported,
-      fmt::format(
-          "cpu compiler: libkiln_jit.so cannot be opened; tried{}\n(build the target kiln_jit, or set "
-          "KILN_JIT_LIBRARY to its path)",
-          tried));
+  static const char anchor = 0;
+  std::string path, tried;
+  std::optional<DynLib> library = open_library("KILN_JIT_LIBRARY", "libkiln_jit.so", &anchor, path, tried);
+  if (!library)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format(
+            "cpu compiler: libkiln_jit.so cannot be opened; tried{}\n(build the target kiln_jit, or set "
+            "KILN_JIT_LIBRARY to its path)",
+            tried));
+  const auto get = reinterpret_cast<jit::GetApiFn>(library->symbol(jit::kEntryPoint));
+  const jit::Api* api = get ? get() : nullptr;
+  KILN_CHECK(api && api->abi_version == jit::kAbiVersion && api->version == kClangVersion, unsupported,
+             "cpu compiler: {} belongs to another build of Kiln; got version {} with {}, expected {} with "
+             "clang {} "
+             "(rebuild it, or unset KILN_JIT_LIBRARY)",
+             path, api ? api->abi_version : 0, api ? fmt::format("clang {}", api->version) : "no compiler",
+             jit::kAbiVersion, kClangVersion);
+  log(LogLevel::debug, "opened {} (clang {})", path, api->version);
+  return {std::move(*library), api};
 }
 
 const jit::Api& jit_api() {

@@ -25,13 +25,6 @@ constexpr bool kHasGrpc = false;
 
 // ---- the library ----
 
-std::vector<std::string> library_paths() {
-  const std::string chosen = option("KILN_RPC_LIBRARY");
-  if (!chosen.empty()) return {chosen};
-  static const char anchor = 0;
-  return paths_of_library("libkiln_rpc.so", &anchor);
-}
-
 struct OpenedRpc {
   DynLib library;
   const rpc::Api* api = nullptr;
@@ -43,29 +36,23 @@ OpenedRpc open_rpc() {
              "libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler, configure with "
              "-DKILN_GRPC=ON and build "
              "again; ranks that are threads need none)");
-  std::string tried;
-  for (const std::string& path : library_paths()) {
-    std::string why;
-    std::optional<DynLib> library = DynLib::open(path, why);
-    if (!library) {
-      tried += fmt::format("\n  {}", why);
-      continue;
-    }
-    const auto get = reinterpret_cast<rpc::GetApiFn>(library->symbol(rpc::kEntryPoint));
-    const rpc::Api* api = get ? get() : nullptr;
-    KILN_CHECK(
-        api && api->abi_version == rpc::kAbiVersion, unsupported,
-        "store: {} belongs to another build of Kiln; got version {}, expected {} (rebuild it, or unset "
-        "KILN_RPC_LIBRARY)",
-        path, api ? api->abi_version : 0, rpc::kAbiVersion);
-    log(LogLevel::debug, "opened {}", path);
-    return {std::move(*library), api};
-  }
-  throw Error(
-      ErrorKind::unsupported,
-      fmt::format("store: libkiln_rpc.so cannot be opened; tried{}\n(build the target kiln_rpc, or set "
-                  "KILN_RPC_LIBRARY to its path)",
-                  tried));
+  static const char anchor = 0;
+  std::string path, tried;
+  std::optional<DynLib> library = open_library("KILN_RPC_LIBRARY", "libkiln_rpc.so", &anchor, path, tried);
+  if (!library)
+    throw Error(
+        ErrorKind::unsupported,
+        fmt::format("store: libkiln_rpc.so cannot be opened; tried{}\n(build the target kiln_rpc, or set "
+                    "KILN_RPC_LIBRARY to its path)",
+                    tried));
+  const auto get = reinterpret_cast<rpc::GetApiFn>(library->symbol(rpc::kEntryPoint));
+  const rpc::Api* api = get ? get() : nullptr;
+  KILN_CHECK(api && api->abi_version == rpc::kAbiVersion, unsupported,
+             "store: {} belongs to another build of Kiln; got version {}, expected {} (rebuild it, or unset "
+             "KILN_RPC_LIBRARY)",
+             path, api ? api->abi_version : 0, rpc::kAbiVersion);
+  log(LogLevel::debug, "opened {}", path);
+  return {std::move(*library), api};
 }
 
 const rpc::Api& rpc_api() {

@@ -2,11 +2,15 @@
 #include "ir/base/dynlib.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <utility>
+#include <vector>
+
+#include "ir/base/options.h"
 
 namespace kiln {
 
@@ -63,6 +67,19 @@ std::vector<std::string> paths_of_library(const std::string& name, const void* a
   }
   paths.push_back(name);
   return paths;
+}
+
+std::optional<DynLib> open_library(const char* chosen, const std::string& name, const void* address,
+                                   std::string& path, std::string& tried) {
+  const std::string given = option(chosen);
+  for (const std::string& p : given.empty() ? paths_of_library(name, address) : std::vector{given}) {
+    std::string why;
+    std::optional<DynLib> library = DynLib::open(p, why);
+    path = p;
+    if (library) return library;
+    tried += fmt::format("\n  {}", why);
+  }
+  return {};
 }
 
 }  // namespace kiln

@@ -35,5 +35,9 @@ std::string folder_of_program();
 /// Where a library of Kiln named `name` may lie: beside the code that `address` is in and beside the program,
 /// and in ../lib of both; last the bare name, looked for on the run path that the installed package sets.
 std::vector<std::string> paths_of_library(const std::string& name, const void* address);
+/// Opens that library: the file that the switch `chosen` names, or without it the first of its paths that can
+/// be opened, which `path` then is. Nothing if none can: `tried` has a line for each, "\n  why".
+std::optional<DynLib> open_library(const char* chosen, const std::string& name, const void* address,
+                                   std::string& path, std::string& tried);
 
 }  // namespace kiln
