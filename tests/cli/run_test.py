@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from processes import alive, eventually
+
 KILN = sys.argv[1]
 CPUS = sorted(os.sched_getaffinity(0))
 LIMIT = 60
@@ -38,24 +40,6 @@ def start(n, script, **more):
     return subprocess.Popen([KILN, "run", "--nproc", str(n), "--", sys.executable, "-u", "-c", script],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=clean_environment(**more))
-
-
-def alive(pid):
-    """Whether a process runs; a zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
-            return f.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def eventually(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 class Environment(unittest.TestCase):

@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+from processes import alive, eventually
+
 KILN, MEMBER, DOCUMENTED = sys.argv[1:4]
 LIMIT = 100
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMIX_", "SLURM_")
@@ -39,23 +41,6 @@ def free_port():
 def plain(rank, size, port, **more):
     return dict(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=size, MASTER_ADDR="127.0.0.1",
                 MASTER_PORT=port, **more)
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
-            return f.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def eventually(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def children(pid):
