@@ -21,6 +21,16 @@ std::string text_of(std::span<const Type> pieces) {
   return fmt::format("all_reduce {} of{}", Type{pieces[0].dtype, {bucket_layout(pieces).total}}.str(), sizes);
 }
 
+using Planned = std::vector<PlannedCollective>;
+
+/// What each group agrees on, from its collectives in order.
+std::vector<std::shared_ptr<const CommunicationPlan>> plans_of(std::vector<Planned> by_group) {
+  std::vector<std::shared_ptr<const CommunicationPlan>> plans;
+  for (Planned& p : by_group)
+    plans.push_back(p.empty() ? nullptr : std::make_shared<const CommunicationPlan>(std::move(p)));
+  return plans;
+}
+
 Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
   const Tensor piece =
       apply(op("slice"), {&flat}, {Shape{from}, Shape{from + Dim(like.numel())}, std::vector<int64_t>{1}});
@@ -31,7 +41,7 @@ Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
 
 Communication communication_of(const Graph& g) {
   Communication c;
-  std::vector<std::vector<PlannedCollective>> planned;
+  std::vector<Planned> planned;
   for (const Node& n : g.nodes) {
     if (n.op != op("all_reduce")) continue;
     std::vector<Type> pieces;
@@ -41,14 +51,13 @@ Communication communication_of(const Graph& g) {
     planned[place].push_back({text_of(pieces), n.origin.loc});
     c.sites.push_back({"backward", n.origin.loc});
   }
-  for (auto& p : planned)
-    c.plans.push_back(p.empty() ? nullptr : std::make_shared<const CommunicationPlan>(std::move(p)));
+  c.plans = plans_of(std::move(planned));
   return c;
 }
 
 Communication joined(std::span<const Communication* const> parts) {
   Communication c;
-  std::vector<std::vector<PlannedCollective>> planned;
+  std::vector<Planned> planned;
   for (const Communication* part : parts) {
     c.sites.insert(c.sites.end(), part->sites.begin(), part->sites.end());
     planned.resize(std::max(planned.size(), part->plans.size()));
@@ -58,8 +67,7 @@ Communication joined(std::span<const Communication* const> parts) {
       planned[i].insert(planned[i].end(), more.begin(), more.end());
     }
   }
-  for (auto& p : planned)
-    c.plans.push_back(p.empty() ? nullptr : std::make_shared<const CommunicationPlan>(std::move(p)));
+  c.plans = plans_of(std::move(planned));
   return c;
 }
 
@@ -83,16 +91,17 @@ std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
   Cursor* const cursor = state().cursor;
   const int64_t place = cursor ? cursor->place_of(c) : 0;
   std::vector<std::vector<Type>> types;
-  std::vector<PlannedCollective> planned;
   for (const std::vector<Tensor>& b : buckets) {
     types.emplace_back();
-    for (const Tensor& t : b) types.back().push_back({t.dtype(), Shape(t.sizes().begin(), t.sizes().end())});
-    planned.push_back({text_of(types.back()), loc});
+    for (const Tensor& t : b) types.back().push_back(t.impl()->type());
   }
   const std::shared_ptr<Communicator> here[] = {c};
   const GroupScope scope(here);
-  if (!cursor)
+  if (!cursor) {  // a trace's calls begin when its stages run
+    Planned planned;
+    for (const std::vector<Type>& pieces : types) planned.push_back({text_of(pieces), loc});
     c->begin_call(std::make_shared<const CommunicationPlan>(std::move(planned)), {"agreement", loc});
+  }
   std::vector<Tensor> out;
   for (size_t b = 0; b < buckets.size(); ++b) {
     std::vector<Tensor> scaled;
