@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <tuple>
 
 #include "cli/commands.h"
@@ -18,19 +17,13 @@
 #include "codegen/key_summary.h"
 #include "codegen/program_key.h"
 #include "ir/base/error.h"
+#include "ir/base/text.h"
 
 namespace kiln::cli {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, at);) out.push_back(part);
-  return out;
-}
 
 /// Words of one text that the other lacks: "-avx512f" for what it would have to have.
 std::string words_apart(const std::string& here, const std::string& there, char at) {

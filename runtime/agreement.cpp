@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "ir/base/hash.h"
+#include "ir/base/text.h"
 
 namespace kiln {
 
@@ -26,16 +27,6 @@ std::string describe(const CommunicationPlan& plan) {
   for (const PlannedCollective& c : plan.collectives)
     out += c.text + (c.loc.known() ? fmt::format(" ({})", c.loc.str()) : "") + "\n";
   return out;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
 }
 
 }  // namespace
@@ -161,7 +152,7 @@ void Communicator::agree(int64_t call, const CommunicationPlan& plan, const Coll
 }
 
 void Communicator::differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs) {
-  const std::vector<std::string> own = lines_of(describe(mine)), other = lines_of(theirs);
+  const std::vector<std::string> own = split(describe(mine), '\n'), other = split(theirs, '\n');
   const auto same = [&](size_t i) {
     if (i >= own.size() || i >= other.size()) return false;
     const std::string& text = mine.collectives[i].text;

@@ -6,6 +6,7 @@
 #include "frontend/communication.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
+#include "ir/base/text.h"
 #include "ir/buckets.h"
 
 namespace kiln::nn {
@@ -41,25 +42,11 @@ std::string text_of(const NamedTensors& tensors) {
   return out;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 std::string ints_text(const std::vector<size_t>& values) { return fmt::format("{}", fmt::join(values, " ")); }
 
 std::vector<size_t> parse_ints(const std::string& text) {
   std::vector<size_t> out;
-  for (size_t at = 0; at < text.size();) {
-    size_t used = 0;
-    out.push_back(std::stoul(text.substr(at), &used));
-    at += used + 1;
-  }
+  for (const std::string& number : kiln::split(text, ' ')) out.push_back(std::stoul(number));
   return out;
 }
 
@@ -131,7 +118,7 @@ void DistributedDataParallel::verify(const NamedTensors& tensors, Loc loc) {
                "DistributedDataParallel ({}): rank {} waited {:.3g} s for rank {}, which has not come here",
                loc.str(), group.rank(), group.timeout().count(), peer);
     if (*theirs == mine) continue;
-    const std::vector<std::string> a = lines_of(mine), b = lines_of(*theirs);
+    const std::vector<std::string> a = kiln::split(mine, '\n'), b = kiln::split(*theirs, '\n');
     size_t at = 0;
     while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
     const auto say = [&](const std::vector<std::string>& lines) {
