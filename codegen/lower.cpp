@@ -480,6 +480,7 @@ class Lowering {
     for (Cell& c : cells_) {
       if (c.inside < 0) continue;
       PlanBuffer b = plan().buffers[cells_[c.inside].buffer];
+      KILN_ASSERT(b.kind == BufferKind::arena, "a bucket lies outside the arena");
       b.offset = pool_.add(plan().dims[b.offset] + c.at);
       b.bytes = pool_.add(c.bytes);
       b.name = c.name;

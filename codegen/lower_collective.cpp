@@ -62,7 +62,10 @@ void place_operands(Collective& c, const std::function<int()>& copy, std::vector
       return std::count(w.reads.begin(), w.reads.end(), cell) > 0;
     });
     const bool once = std::count(c.operands.begin(), c.operands.end(), cell) == 1;
-    if (cells[static_cast<size_t>(cell)].buffer < 0 && readers == 1 && once) {
+    const bool bucket = std::any_of(works.begin(), works.end(), [&](const Work& w) {
+      return w.kind == LaunchKind::wait && w.writes.front() == cell;
+    });
+    if (cells[static_cast<size_t>(cell)].buffer < 0 && readers == 1 && once && !bucket) {
       cells[static_cast<size_t>(cell)].inside = c.cell;
       cells[static_cast<size_t>(cell)].at = c.at[i];
       continue;

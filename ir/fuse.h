@@ -24,7 +24,7 @@ struct Binding {
   enum class Kind : uint8_t {
     value,    ///< the buffer of graph value `id`
     partial,  ///< FusedGraph::partials[id]
-    output,   ///< the copy of output slot `id` (an input or a value that is put out twice)
+    output,   ///< the copy of output slot `id` (an input, a sum of ranks, or a value put out twice)
   };
   Kind kind = Kind::value;
   int id = -1;

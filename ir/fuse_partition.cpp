@@ -144,7 +144,10 @@ class Partitioner {
       const bool dense =
           out.alias_input < 0 || o_.inputs.empty() ||
           o_.inputs[out.alias_input] == TensorLayout{contiguous_dims(g_.type(out.value).shape), Dim(0)};
-      const bool direct = dense && g_.producer(out.value) >= 0 && placed.insert(out.value.id).second;
+      const int from = g_.producer(out.value);
+      // What an effect returns lies where its operands met, which is nobody else's memory.
+      const bool made = from >= 0 && def(g_.nodes[from].op).kind != OpKind::effect;
+      const bool direct = dense && made && placed.insert(out.value.id).second;
       const bool itself = out.alias_input >= 0 && g_.inputs[out.alias_input].value == out.value;
       if (!direct && !itself) p_.copies.push_back(static_cast<int>(i));
       if (!itself) wanted_[out.value.id] = true;

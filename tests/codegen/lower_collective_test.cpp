@@ -151,6 +151,39 @@ TEST(LowerCollective, OneAfterTheOther) {
   EXPECT_THAT(kinds(p), ElementsAre("kernel", "start", "wait", "kernel", "start", "wait", "kernel"));
 }
 
+TEST(LowerCollective, ASumAsItIsSummedAgain) {
+  expect_same(R"(graph g {
+  %0 = input f32[4,8] arg
+  %1 = f32[4,8] exp %0
+  %2 = f32[32] all_reduce %1 {group=0}
+  %3 = f32[32] all_reduce %2 {group=0}
+  %4 = f32[32] neg %3
+  output %4
+})",
+              {32, 32});
+}
+
+/// Buckets lie in the arena, whatever their sums are put out as: kernels write there before the old value of
+/// an input is read for the last time.
+TEST(LowerCollective, SumsArePutOutAsTheyAre) {
+  expect_same(R"(graph g {
+  %0 = input f32[16] arg
+  %1 = input f32[16] state
+  %2 = f32[16] exp %0
+  %3 = f32[16] all_reduce %2 {group=0}
+  %4 = f32[16] mul %1, %0
+  %5 = f32[16] exp %1
+  %6 = f32[16] all_reduce %5 {group=0}
+  %7 = f32[16] add %3, %1
+  output %3
+  output %6 alias=1
+  output %4
+  output %3
+  output %7
+})",
+              {16, 16});
+}
+
 TEST(LowerCollective, AFailedOneIsAnErrorAndNothingIsLeftRunning) {
   const Graph g = parse_graph(kTwoBuckets);
   const std::vector<HostTensor> inputs = testing::random_inputs(g, 1);
