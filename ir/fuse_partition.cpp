@@ -159,8 +159,9 @@ class Partitioner {
   void visit(int index) {
     const Node& n = g_.nodes[index];
     const int v = n.out.id;
-    if (!wanted_[v] && hard_[v].empty() && users_[v].empty()) return;
-    if (is_empty(g_.type(n.out))) {
+    const bool effect = def(n.op).kind == OpKind::effect;  // done whether or not its result is read, or empty
+    if (!effect && !wanted_[v] && hard_[v].empty() && users_[v].empty()) return;
+    if (!effect && is_empty(g_.type(n.out))) {
       p_.values[v].place = Place::memory;
       return;
     }

@@ -184,6 +184,31 @@ TEST(LowerCollective, SumsArePutOutAsTheyAre) {
               {16, 16});
 }
 
+/// Other ranks count on it: whether or not somebody reads the sum, and whether or not there is anything to
+/// sum.
+TEST(LowerCollective, UnreadAndEmptyOnesAreDone) {
+  expect_same(R"(graph g {
+  %0 = input f32[4,8] arg
+  %1 = input f32[0,3] arg
+  %2 = f32[4,8] exp %0
+  %3 = f32[32] all_reduce %2 {group=0}
+  %4 = f32[0,3] exp %1
+  %5 = f32[0] all_reduce %4 {group=0}
+  %6 = f32[4,8] mul %0, %0
+  %7 = f32[32] all_reduce %6, %4, %4 {group=0}
+  %8 = f32[4,8] neg %0
+  output %8
+})",
+              {32, 0, 32});
+  expect_same(R"(graph g {
+  %0 = input f32[0] arg
+  %1 = f32[0] neg %0
+  %2 = f32[0] all_reduce %1 {group=0}
+  output %2
+})",
+              {0});
+}
+
 TEST(LowerCollective, AFailedOneIsAnErrorAndNothingIsLeftRunning) {
   const Graph g = parse_graph(kTwoBuckets);
   const std::vector<HostTensor> inputs = testing::random_inputs(g, 1);
