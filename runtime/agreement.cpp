@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <mutex>
+#include <set>
 
 #include "ir/base/hash.h"
 #include "ir/base/text.h"
@@ -29,10 +31,8 @@ std::string describe(const CommunicationPlan& plan) {
   return out;
 }
 
-}  // namespace
-
 /// What a rank has posted.
-struct Communicator::Post {
+struct Post {
   int64_t calls = 0;
   std::string digest, state, text;
 
@@ -61,6 +61,8 @@ struct Communicator::Post {
   }
 };
 
+}  // namespace
+
 CommunicationPlan::CommunicationPlan(std::vector<PlannedCollective> in_order)
     : collectives(std::move(in_order)) {
   std::string all;
@@ -68,56 +70,95 @@ CommunicationPlan::CommunicationPlan(std::vector<PlannedCollective> in_order)
   digest = hash128(all).hex();
 }
 
-Communicator::Communicator(std::shared_ptr<ProcessGroup> group, Seconds build_limit)
-    : group_(std::move(group)), store_(group_->store()), build_limit_(build_limit) {
-  // The how-manieth of this rank on this group: the same number on every rank.
-  const int64_t number = store_->add(fmt::format("agreement/made/{}", group_->rank()), 1);
-  prefix_ = fmt::format("agreement/{}", number);
-}
+/// What queued checks need. When it goes, with the last of them, the others are told that this rank makes no
+/// more calls.
+class Communicator::End {
+ public:
+  End(ProcessGroup& group, Seconds build_limit, std::string prefix)
+      : prefix(std::move(prefix)), group_(group), store_(group.store()), build_limit_(build_limit) {}
 
-Communicator::~Communicator() {
-  try {
-    post(call_, digest_, kLeft);
-  } catch (const Error&) {  // nobody is there to read it
+  ~End() {
+    try {
+      write(checked_, digest_, kLeft);
+    } catch (const Error&) {  // nobody is there to read it
+    }
   }
-}
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
 
-std::string Communicator::key(int rank) const { return fmt::format("{}/{}", prefix_, rank); }
+  /// Posts what the caller's thread knows.
+  void post(int64_t calls, const std::string& digest, const char* state, const std::string& text = {}) {
+    const std::lock_guard lock(mutex_);
+    write(calls, digest, state, text);
+  }
+  /// On the group's thread: posts the call, and looks at the others.
+  void check(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
+    describe_once(plan);
+    {
+      const std::lock_guard lock(mutex_);
+      checked_ = call;
+      digest_ = plan.digest;
+      write(call, digest_, kReady);
+    }
+    agree(call, plan, site);
+  }
 
-void Communicator::post(int64_t calls, const std::string& digest, const char* state,
-                        const std::string& text) {
-  store_->set(key(group_->rank()),
-              fmt::format("{} {} {} {}", calls, digest.empty() ? "-" : digest, state, text));
-}
+  const std::string prefix;
 
-void Communicator::building(const std::string& what) { post(call_, digest_, kBuilding, what); }
+ private:
+  std::string key(int rank) const { return fmt::format("{}/{}", prefix, rank); }
+  void write(int64_t calls, const std::string& digest, const char* state, const std::string& text = {}) {
+    store_->set(key(group_.rank()),
+                fmt::format("{} {} {} {}", calls, digest.empty() ? "-" : digest, state, text));
+  }
+  void agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site);
+  void describe_once(const CommunicationPlan& plan);
+  Post await(int peer, int64_t call, const CollectiveSite& site);
+  [[noreturn]] void differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs);
 
-void Communicator::built() { post(call_, digest_, kReady); }
+  ProcessGroup& group_;
+  const std::shared_ptr<Store> store_;
+  const Seconds build_limit_;
+  std::set<std::string> described_;  ///< digests whose texts are in the store; the group's thread's
+  std::mutex mutex_;
+  int64_t checked_ = 0;  ///< the last call that was posted
+  std::string digest_;   ///< of that call
+};
 
-void Communicator::failed(const std::string& why) { post(call_, digest_, kFailed, why); }
+Communicator::Communicator(std::shared_ptr<ProcessGroup> group, Seconds build_limit)
+    : group_(std::move(group)),
+      // The how-manieth of this rank on this group: the same number on every rank.
+      end_(std::make_shared<End>(
+          *group_, build_limit,
+          fmt::format("agreement/{}",
+                      group_->store()->add(fmt::format("agreement/made/{}", group_->rank()), 1)))) {}
+
+Communicator::~Communicator() = default;
+
+const std::string& Communicator::prefix() const { return end_->prefix; }
+
+void Communicator::building(const std::string& what) { end_->post(call_, digest_, kBuilding, what); }
+
+void Communicator::built() { end_->post(call_, digest_, kReady); }
+
+void Communicator::failed(const std::string& why) { end_->post(call_, digest_, kFailed, why); }
 
 void Communicator::begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site) {
-  const int64_t call = ++call_;
   digest_ = plan->digest;
   // On the group's thread, so that the step goes on meanwhile.
-  group_->run(
-      [this, call, plan = std::move(plan), site] {
-        describe_once(*plan);
-        post(call, plan->digest, kReady);
-        agree(call, *plan, site);
-      },
-      site);
+  group_->run([end = end_, call = ++call_, plan = std::move(plan), site] { end->check(call, *plan, site); },
+              site);
 }
 
 /// Before the first post of its digest, so that whoever sees that can read the rest.
-void Communicator::describe_once(const CommunicationPlan& plan) {
+void Communicator::End::describe_once(const CommunicationPlan& plan) {
   if (described_.insert(plan.digest).second)
-    store_->set(fmt::format("{}/plan/{}/{}", prefix_, group_->rank(), plan.digest), describe(plan));
+    store_->set(fmt::format("{}/plan/{}/{}", prefix, group_.rank(), plan.digest), describe(plan));
 }
 
-Communicator::Post Communicator::await(int peer, int64_t call, const CollectiveSite& site) {
+Post Communicator::End::await(int peer, int64_t call, const CollectiveSite& site) {
   const Clock::time_point start = Clock::now();
-  Clock::time_point deadline = after(group_->timeout());
+  Clock::time_point deadline = after(group_.timeout());
   std::string known;
   Post p;
   while (true) {
@@ -136,22 +177,23 @@ Communicator::Post Communicator::await(int peer, int64_t call, const CollectiveS
                site.loc.known() ? ", " + site.loc.str() : "", peer, p.str());
     if (p.state == kBuilding) deadline = std::max(deadline, after(build_limit_));
     else if (p.state == kReady)
-      deadline = after(group_->timeout());  // it has finished building something else
+      deadline = after(group_.timeout());  // it has finished building something else
   }
 }
 
-void Communicator::agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
-  for (int peer = 0; peer < group_->size(); ++peer) {
-    if (peer == group_->rank()) continue;
+void Communicator::End::agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank()) continue;
     const Post p = await(peer, call, site);
     KILN_CHECK(p.calls == call, comm, "this is call {}, but rank {} {}", call, peer, p.str());
     if (p.digest == plan.digest) continue;
-    const auto theirs = store_->get(fmt::format("{}/plan/{}/{}", prefix_, peer, p.digest));
+    const auto theirs = store_->get(fmt::format("{}/plan/{}/{}", prefix, peer, p.digest));
     differ(peer, call, plan, theirs.value_or(""));
   }
 }
 
-void Communicator::differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs) {
+void Communicator::End::differ(int peer, int64_t call, const CommunicationPlan& mine,
+                               const std::string& theirs) {
   const std::vector<std::string> own = split(describe(mine), '\n'), other = split(theirs, '\n');
   const auto same = [&](size_t i) {
     if (i >= own.size() || i >= other.size()) return false;
@@ -163,7 +205,7 @@ void Communicator::differ(int peer, int64_t call, const CommunicationPlan& mine,
   const auto say = [&](const std::vector<std::string>& lines) {
     return at < lines.size() ? lines[at] : fmt::format("none (there are {})", lines.size());
   };
-  const int me = group_->rank(), low = std::min(me, peer), high = std::max(me, peer);
+  const int me = group_.rank(), low = std::min(me, peer), high = std::max(me, peer);
   throw Error(
       ErrorKind::comm,
       fmt::format("ranks {} and {} are about to communicate differently in call {}: collective "

@@ -5,10 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +42,7 @@ class Communicator {
   /// Calls begun so far.
   int64_t calls() const { return call_; }
   /// Of its keys in the store: the same on all ranks.
-  const std::string& prefix() const { return prefix_; }
+  const std::string& prefix() const;
 
   /// This rank records or compiles what it will communicate next: others wait for it, `what` tells them why.
   void building(const std::string& what);
@@ -60,21 +57,11 @@ class Communicator {
   void failed(const std::string& why);
 
  private:
-  struct Post;
-  std::string key(int rank) const;
-  void post(int64_t calls, const std::string& digest, const char* state, const std::string& text = {});
-  void agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site);
-  void describe_once(const CommunicationPlan& plan);
-  Post await(int peer, int64_t call, const CollectiveSite& site);
-  [[noreturn]] void differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs);
-
+  class End;
   const std::shared_ptr<ProcessGroup> group_;
-  const std::shared_ptr<Store> store_;
-  const Seconds build_limit_;
-  std::string prefix_;
+  const std::shared_ptr<End> end_;  ///< shared with checks that are queued: an error may end this before them
   int64_t call_ = 0;
-  std::string digest_;               ///< of that call
-  std::set<std::string> described_;  ///< digests whose texts are in the store; the group's thread's
+  std::string digest_;  ///< of that call
 };
 
 }  // namespace kiln

@@ -156,6 +156,25 @@ TEST(Agreement, ARankThatLeavesIsNamed) {
   EXPECT_THAT(got[0], HasSubstr("this is call 2 (agreement, net.cpp:7), but rank 1 has left after 1 call"));
 }
 
+/// An error may end a step, and the communicator with it, before its check has begun.
+TEST(Agreement, ACheckThatIsQueuedOutlivesItsCommunicator) {
+  const auto groups = make_local_groups(2, Seconds(20));
+  std::vector<std::string> got(2);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      auto c = std::make_unique<Communicator>(groups[r]);
+      if (r == 1) sleep(0.2);
+      groups[r]->run([] { sleep(0.1); }, kSite);
+      c->begin_call(kOne, kSite);
+      c.reset();
+      Communicator next(groups[r]);  // takes the memory
+      got[r] = call(next);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_THAT(got, ::testing::Each("2"));
+}
+
 TEST(Agreement, ARankThatFailsOrNeverComesIsNamed) {
   auto got = ranks(2, 0.3, [](int r, Communicator& c) {
     if (r == 0) return call(c);
