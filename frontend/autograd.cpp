@@ -201,13 +201,10 @@ Tensor seed_gradient(const Tensor& like, const Tensor& gradient, SourceLoc loc) 
   return gradient;
 }
 
-/// Gives each leaf its gradient: sets or adds in place, as an event where there is a trace. Returns those
-/// with an observer.
-std::vector<ImplPtr> accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
+/// Gives each leaf its gradient: sets or adds in place, as an event where there is a trace.
+void accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> grads) {
   NoGrad guard;
-  std::vector<ImplPtr> observed;
   for (auto& [leaf, g] : grads) {
-    if (leaf->observer) observed.push_back(leaf);
     if (leaf->grad) {
       const Tensor old(leaf->grad);
       call("accumulate_grad", state().user_loc(), {&old, &g}, {}, {}, [&](const auto&) {
@@ -220,10 +217,33 @@ std::vector<ImplPtr> accumulate_grads(std::vector<std::pair<ImplPtr, Tensor>> gr
     const bool shared = g.impl().use_count() > 1 || g.impl()->storage.use_count() > 1 || !g.is_contiguous();
     leaf->grad = shared ? g.detach().clone().impl() : g.impl();
   }
-  return observed;
+}
+
+bool holds(const std::vector<std::shared_ptr<GradObserver>>& all, const std::shared_ptr<GradObserver>& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
 }
 
 }  // namespace
+
+void GradWatch::expect(const TensorImpl& leaf) {
+  if (leaf.observer && !holds(expected_, leaf.observer)) expected_.push_back(leaf.observer);
+}
+
+void GradWatch::ready(const ImplPtr& leaf, const Tensor& gradient) {
+  if (!leaf->observer) return;
+  if (!holds(told_, leaf->observer)) told_.push_back(leaf->observer);
+  expect(*leaf);
+  const TraceSwitch trace(state().aside ? state().aside : state().cursor, nullptr);
+  leaf->observer->ready(leaf, gradient, loc_);
+}
+
+void GradWatch::end() {
+  for (const auto& observer : told_) observer->end(loc_);
+}
+
+void GradWatch::failed(const std::string& why) {
+  for (const auto& observer : expected_) observer->failed(why, loc_);
+}
 
 Tensor run_hooks(const HookList& hooks, Tensor g) {
   const TraceSwitch trace(state().aside ? state().aside : state().cursor, nullptr);
@@ -238,8 +258,8 @@ Tensor run_hooks(const HookList& hooks, Tensor g) {
   return g;
 }
 
-std::vector<ImplPtr> backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like,
-                                   const Tensor& gradient, bool retain_graph, SourceLoc loc) {
+void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
+                   bool retain_graph, SourceLoc loc, GradWatch& watch) {
   NoGrad guard;
   std::vector<std::pair<ImplPtr, Tensor>> leaf_grads;
   {
@@ -253,21 +273,25 @@ std::vector<ImplPtr> backward_from(const std::shared_ptr<GradNode>& node, const 
     request.needs_grad = [&](Value v) { return tape.node_of.count(v.id) || tape.leaf_of.count(v.id); };
     request.on_grad = [&](Value v, Value g) {
       const HookList* hooks = tape.hooks_of(v);
-      return hooks && !hooks->empty() ? b.add(run_hooks(*hooks, b.read(g))) : g;
+      if (hooks && !hooks->empty()) g = b.add(run_hooks(*hooks, b.read(g)));
+      const auto leaf = tape.leaf_of.find(v.id);
+      if (leaf == tape.leaf_of.end()) return g;
+      leaf_grads.emplace_back(leaf->second, b.read(g));
+      watch.ready(leaf->second, leaf_grads.back().second);
+      return g;
     };
-    for (const auto& [v, g] : differentiate(b, request))
-      if (const auto leaf = tape.leaf_of.find(v.id); leaf != tape.leaf_of.end())
-        leaf_grads.emplace_back(leaf->second, b.read(g));
+    for (const auto& leaf : tape.leaf_of) watch.expect(*leaf.second);
+    differentiate(b, request);
     if (!retain_graph) tape.release();
   }
-  return accumulate_grads(std::move(leaf_grads));
+  accumulate_grads(std::move(leaf_grads));
 }
 
-std::vector<ImplPtr> eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
-                                    SourceLoc loc) {
+void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                    GradWatch& watch) {
   const ImplPtr r = root.impl();
   KILN_CHECK(r->requires_grad, invalid, "backward ({}): {} does not require grad", loc.str(), describe(*r));
-  if (r->grad_fn) return backward_from(r->grad_fn, root, gradient, retain_graph, loc);
+  if (r->grad_fn) return backward_from(r->grad_fn, root, gradient, retain_graph, loc, watch);
   NoGrad guard;
   Tensor seed;
   {
@@ -275,7 +299,8 @@ std::vector<ImplPtr> eager_backward(const Tensor& root, const Tensor& gradient, 
     seed = seed_gradient(root, gradient, loc);
   }
   if (r->hooks) seed = run_hooks(*r->hooks, seed);
-  return accumulate_grads({{r, std::move(seed)}});
+  watch.ready(r, seed);
+  accumulate_grads({{r, std::move(seed)}});
 }
 
 }  // namespace kiln::detail

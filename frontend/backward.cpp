@@ -81,17 +81,14 @@ std::string Cursor::leaf_grads_difference(const Event& e) const {
   return "";
 }
 
-std::vector<ImplPtr> Cursor::follow_leaf_grads(Event& e) {
-  std::vector<ImplPtr> leaves, observed;
-  for (size_t i = 0; i < e.operands.size(); i += 2) {
-    leaves.push_back(impl_of(e.operands[i]));
-    if (leaves.back()->observer) observed.push_back(leaves.back());
-  }
+void Cursor::follow_leaf_grads(Event& e, GradWatch& watch) {
+  std::vector<ImplPtr> leaves;
+  for (size_t i = 0; i < e.operands.size(); i += 2) leaves.push_back(impl_of(e.operands[i]));
   for (const Binding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
   at_ = &e;
   for (size_t i = 0; i < e.results.size(); ++i)
     leaves[static_cast<size_t>(e.ints[i])]->grad = hand_out(e, i, {}).impl();
-  return observed;
+  for (const ImplPtr& leaf : leaves) watch.ready(leaf, {});
 }
 
 /// The hooks of a tensor as they are when its gradient is ready.
@@ -161,42 +158,42 @@ bool Cursor::follow_hooks() {
   return true;
 }
 
-std::vector<ImplPtr> Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
-                                      SourceLoc loc) {
+void Cursor::backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                      GradWatch& watch) {
   struct Restore {
     std::map<Slot, HookList>& lists;
     std::map<Slot, HookList> outer;  // of the backward one of whose hooks calls this one
     ~Restore() { lists.swap(outer); }
   } restore{hook_lists_, {}};
   restore.outer.swap(hook_lists_);
-  return walk_backward(root, gradient, retain_graph, loc);
+  walk_backward(root, gradient, retain_graph, loc, watch);
 }
 
-std::vector<ImplPtr> Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
-                                           SourceLoc loc) {
+void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                           GradWatch& watch) {
   if (!recording()) {
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
       if (!backward_matches(*e, root, gradient) || e->ints[0] != retain_graph) continue;
       for (const Binding& b : e->bindings) bind(b, gradient.impl());
       at_ = e;
-      if (!follow_hooks()) return record_backward(*e);
+      if (!follow_hooks()) return record_backward(*e, watch);
       std::string detail;
       for (Event* end = at_->first_child.load(std::memory_order_acquire); end; end = end->next_sibling) {
         if (end->kind != EventKind::backward_end) continue;
         detail = leaf_grads_difference(*end);
-        if (detail.empty()) return follow_leaf_grads(*end);
+        if (detail.empty()) return follow_leaf_grads(*end, watch);
       }
       start_recording("backward", loc, detail);
-      return record_backward(*e);
+      return record_backward(*e, watch);
     }
     Event* const outside = match_run(EventKind::outer_backward, live_slots(), slot_of(*root.impl()));
     if (outside && outside->ints[0] == retain_graph)
-      return backward_outside(outside, root, gradient, retain_graph, loc);
-    if (follow_flush()) return backward(root, gradient, retain_graph, loc);
+      return backward_outside(outside, root, gradient, retain_graph, loc, watch);
+    if (follow_flush()) return backward(root, gradient, retain_graph, loc, watch);
     start_recording("backward", loc);
   }
   if (leaves_trace(recorder_->read(slot_of(*root.impl()), origin())))
-    return backward_outside(nullptr, root, gradient, retain_graph, loc);
+    return backward_outside(nullptr, root, gradient, retain_graph, loc, watch);
   Event& e = open_event(EventKind::backward, "backward", loc);
   const Slot seed = gradient.defined() ? bind_operand(e, gradient, 1) : kAbsent;
   e.operands = {slot_of(*root.impl()), seed};
@@ -207,7 +204,7 @@ std::vector<ImplPtr> Cursor::walk_backward(const Tensor& root, const Tensor& gra
     if (const ImplPtr t = impl_of(slot); t && t->hooks) e.hook_counts.emplace_back(slot, t->hooks->size());
   close_event();
   pending_hook_ = nullptr;
-  return record_backward(e);
+  record_backward(e, watch);
 }
 
 /// Whether a gradient of `root` flows into the history of a tensor made outside.
@@ -224,8 +221,8 @@ bool Cursor::leaves_trace(Value root) const {
 
 /// Follows `e`, or records it if null: runs the path up to here, then differentiates it and what comes before
 /// it like a result outside. Hooks and the leaves' gradients are events of this trace again.
-std::vector<ImplPtr> Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradient,
-                                              bool retain_graph, SourceLoc loc) {
+void Cursor::backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
+                              SourceLoc loc, GradWatch& watch) {
   KILN_CHECK(
       !trie_.options.full_graph, invalid,
       "backward ({}): {} depends on a tensor with a history made outside the compiled callable; to go on "
@@ -248,7 +245,7 @@ std::vector<ImplPtr> Cursor::backward_outside(Event* e, const Tensor& root, cons
   const std::shared_ptr<OuterBackward>& outer = e->stage->backward;
   const auto boundary = std::make_shared<CallBoundary>(outer, save_for(*outer));
   const std::vector<GradEdge> inputs = edges_to(outer->inputs());
-  return backward_from(boundary->result(*root.impl(), 0, inputs, loc), root, gradient, retain_graph, loc);
+  backward_from(boundary->result(*root.impl(), 0, inputs, loc), root, gradient, retain_graph, loc, watch);
 }
 
 /// Calls one hook live, recording an event pair around its ops; returns the gradient to go on with.
@@ -295,7 +292,7 @@ std::vector<std::pair<Value, size_t>> Cursor::finished_hooks(const Event& begin)
   return done;
 }
 
-std::vector<ImplPtr> Cursor::record_backward(const Event& begin) {
+void Cursor::record_backward(const Event& begin, GradWatch& watch) {
   Scope scope("backward", begin.loc);
   Recorder& r = *recorder_;
   if (pending_hook_) {  // the hook whose body or result diverged has just returned
@@ -350,17 +347,15 @@ std::vector<ImplPtr> Cursor::record_backward(const Event& begin) {
     else known->second = b.emit(op("add"), {known->second, g});
   }
   if (!begin.ints[0]) r.consume(root);
-  return record_leaf_grads(leaf_grads);
+  record_leaf_grads(leaf_grads, watch);
 }
 
-std::vector<ImplPtr> Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads) {
+void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads, GradWatch& watch) {
   Recorder& r = *recorder_;
-  std::vector<ImplPtr> observed;
   Event& e = open_event(EventKind::backward_end, "backward", state().user_loc());
   const Origin from = origin();
   for (const auto& [leaf, g] : leaf_grads) {
     const ImplPtr impl = impl_of(leaf);
-    if (impl->observer) observed.push_back(impl);
     const auto index = static_cast<int>(e.operands.size() / 2);
     if (impl->grad) {
       const Slot s = bind_operand(e, Tensor(impl->grad), index);
@@ -382,7 +377,7 @@ std::vector<ImplPtr> Cursor::record_leaf_grads(const std::vector<std::pair<Slot,
     impl->grad = handle.impl();
   }
   close_event();
-  return observed;
+  for (const auto& [leaf, g] : leaf_grads) watch.ready(impl_of(leaf), {});
 }
 
 }  // namespace kiln::detail

@@ -31,12 +31,6 @@ std::vector<std::shared_ptr<const CommunicationPlan>> plans_of(std::vector<Plann
   return plans;
 }
 
-Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
-  const Tensor piece =
-      apply(op("slice"), {&flat}, {Shape{from}, Shape{from + Dim(like.numel())}, std::vector<int64_t>{1}});
-  return reshape_to(piece, like.sizes());
-}
-
 }  // namespace
 
 Communication communication_of(const Graph& g) {
@@ -85,32 +79,37 @@ void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communi
   }
 }
 
+std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc) {
+  Planned planned;
+  for (const std::vector<Type>& pieces : buckets) planned.push_back({text_of(pieces), loc});
+  return std::make_shared<const CommunicationPlan>(std::move(planned));
+}
+
+Tensor scaled(const Tensor& t, const Tensor& scale) { return mul2(t, cast_to(scale, t.dtype())); }
+
+Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
+  const Tensor piece =
+      apply(op("slice"), {&flat}, {Shape{from}, Shape{from + Dim(like.numel())}, std::vector<int64_t>{1}});
+  return reshape_to(piece, like.sizes());
+}
+
 std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
-                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale,
-                               Loc loc) {
-  Cursor* const cursor = state().cursor;
-  const int64_t place = cursor ? cursor->place_of(c) : 0;
-  std::vector<std::vector<Type>> types;
-  for (const std::vector<Tensor>& b : buckets) {
-    types.emplace_back();
-    for (const Tensor& t : b) types.back().push_back(t.impl()->type());
-  }
-  const std::shared_ptr<Communicator> here[] = {c};
-  const GroupScope scope(here);
-  if (!cursor) {  // a trace's calls begin when its stages run
-    Planned planned;
-    for (const std::vector<Type>& pieces : types) planned.push_back({text_of(pieces), loc});
-    c->begin_call(std::make_shared<const CommunicationPlan>(std::move(planned)), {"agreement", loc});
-  }
+                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale) {
+  KILN_ASSERT(state().cursor, "all_reduce: no trace is there");
+  const int64_t place = state().cursor->place_of(c);
   std::vector<Tensor> out;
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    std::vector<Tensor> scaled;
+  for (const std::vector<Tensor>& bucket : buckets) {
+    std::vector<Tensor> pieces;
     std::vector<const Tensor*> operands;
-    for (const Tensor& t : buckets[b]) scaled.push_back(mul2(t, cast_to(scale, t.dtype())));
-    for (const Tensor& t : scaled) operands.push_back(&t);
+    std::vector<Type> types;
+    for (const Tensor& t : bucket) pieces.push_back(scaled(t, scale));
+    for (const Tensor& t : pieces) {
+      operands.push_back(&t);
+      types.push_back(t.impl()->type());
+    }
     const Tensor flat = apply(op("all_reduce"), operands, {place});
-    const std::vector<Dim> offsets = bucket_layout(types[b]).offsets;
-    for (size_t i = 0; i < scaled.size(); ++i) out.push_back(piece_of(flat, offsets[i], scaled[i]));
+    const std::vector<Dim> offsets = bucket_layout(types).offsets;
+    for (size_t i = 0; i < pieces.size(); ++i) out.push_back(piece_of(flat, offsets[i], pieces[i]));
   }
   return out;
 }

@@ -37,11 +37,17 @@ class GroupScope {
 /// Begins a call of every group that `c` uses.
 void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communicator>> communicators);
 
-/// The op that sums `pieces` over the ranks of the group of `c`, each times `scale` (0-d): new tensors, in
-/// order. An op of the trace, if there is one; else a call of the ranks by itself. Inside the body of an
-/// event only.
+/// What ranks agree on before the sums of `buckets`, each of which is of tensors of these types.
+std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc);
+/// `t` times a 0-d number of any dtype, in its own.
+Tensor scaled(const Tensor& t, const Tensor& scale);
+/// The part of a bucket's flat memory that begins at element `from` and is as `like`.
+Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like);
+
+/// The ops of the trace that sum the tensors of `buckets`, each times `scale` (0-d), over the ranks of the
+/// group of `c`: new tensors, in order. Inside the body of an event only.
 std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
-                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale, Loc loc);
+                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale);
 
 /// A step that communicates by `c` has begun: if it is recorded, the other ranks are told to wait.
 void note_communicator(const std::shared_ptr<Communicator>& c);

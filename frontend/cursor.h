@@ -33,8 +33,8 @@ struct Trie {
   std::vector<std::unique_ptr<Event>> owned;  ///< guarded by mutex
   std::vector<BuildRecord> builds;            ///< guarded by mutex
   std::mutex mutex;
-  std::shared_ptr<const Frozen> frozen;  ///< guarded by mutex
-  std::any frozen_shape;                 ///< guarded by mutex
+  std::shared_ptr<const Frozen> frozen;                      ///< guarded by mutex
+  std::any frozen_shape;                                     ///< guarded by mutex
   std::vector<std::shared_ptr<Communicator>> communicators;  ///< by place; guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
@@ -58,8 +58,8 @@ class Cursor {
   Tensor emit(Op o, std::span<const Tensor* const> in, Attrs attrs);
   void assign(const Tensor& target, const Tensor& value);
   void check_later(const Tensor& worst, std::string before, std::string after);
-  /// Returns the leaves with an observer that got a gradient, in the order in which they were ready.
-  std::vector<ImplPtr> backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc);
+  void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                GradWatch& watch);
   /// requires_grad_ on a tensor of this trace, as an event.
   void set_leaf(const Tensor& t, bool on, SourceLoc loc);
   /// A hook is about to be added to `t`, as an event.
@@ -135,22 +135,22 @@ class Cursor {
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
   bool backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const;
   std::string leaf_grads_difference(const Event& e) const;
-  std::vector<ImplPtr> follow_leaf_grads(Event& e);
+  void follow_leaf_grads(Event& e, GradWatch& watch);
   bool follow_hooks();
   const HookList& hooks_of(Slot slot);
   bool hook_counts_match(const Event& begin) const;
   Event* next_hook(bool& known);
-  std::vector<ImplPtr> walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
-                                     SourceLoc loc);
+  void walk_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                     GradWatch& watch);
   Tensor run_hook(Slot slot, size_t index, const Tensor& gradient);
   Value record_hook(Slot slot, size_t index, Value gradient);
   Value record_hook_end(const Tensor& result, Value gradient);
   std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
-  std::vector<ImplPtr> record_backward(const Event& begin);
+  void record_backward(const Event& begin, GradWatch& watch);
   bool leaves_trace(Value root) const;
-  std::vector<ImplPtr> backward_outside(Event* e, const Tensor& root, const Tensor& gradient,
-                                        bool retain_graph, SourceLoc loc);
-  std::vector<ImplPtr> record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads);
+  void backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,
+                        SourceLoc loc, GradWatch& watch);
+  void record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_grads, GradWatch& watch);
   ImplPtr impl_of(Slot s) const;
 
   // frozen.cpp: replaying.

@@ -51,11 +51,32 @@ struct GradEdge {
   uint32_t version = 0;            ///< of `saved`'s storage when it was recorded
 };
 
-/// Told at the end of a backward which of the leaves that it watches have a new gradient, in the order in
-/// which they were ready.
+/// Told of the gradients of the leaves that it watches by every backward from which these need one.
 struct GradObserver {
   virtual ~GradObserver() = default;
-  virtual void ready(const std::vector<ImplPtr>& leaves, SourceLoc loc) = 0;
+  /// `leaf`'s gradient is complete. Eagerly the backward still runs, and `gradient` is what its end will add
+  /// to `leaf.grad`; inside a compiled callable `leaf.grad` belongs to the trace, and `gradient` does not.
+  virtual void ready(const ImplPtr& leaf, const Tensor& gradient, SourceLoc loc) = 0;
+  /// The backward is over: every leaf has its gradient.
+  virtual void end(SourceLoc loc) = 0;
+  /// An exception has ended the backward.
+  virtual void failed(const std::string& why, SourceLoc loc) = 0;
+};
+
+/// The observers of one backward.
+class GradWatch {
+ public:
+  explicit GradWatch(SourceLoc loc) : loc_(loc) {}
+  /// The backward may find a gradient of `leaf`.
+  void expect(const TensorImpl& leaf);
+  void ready(const ImplPtr& leaf, const Tensor& gradient);
+  /// Each observer once, in the order in which their first leaves were ready: the same on all ranks.
+  void end();
+  void failed(const std::string& why);
+
+ private:
+  const SourceLoc loc_;
+  std::vector<std::shared_ptr<GradObserver>> told_, expected_;
 };
 
 /// One recorded op of the eager tape; `sequence` orders a backward walk.

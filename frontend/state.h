@@ -68,13 +68,12 @@ void refresh_view(TensorImpl& t);
 /// The eager side of apply(): evaluates and records on the tape.
 Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs);
 void eager_assign(const Tensor& target, const Tensor& value);
-/// Returns the leaves with an observer that got a gradient, in the order in which they were ready.
-std::vector<ImplPtr> eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph,
-                                    SourceLoc loc);
+void eager_backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
+                    GradWatch& watch);
 /// The same from a node of the tape, whose result is as `like`. Inside a compiled callable hooks and the
 /// leaves' gradients belong to its trace, all else does not.
-std::vector<ImplPtr> backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like,
-                                   const Tensor& gradient, bool retain_graph, SourceLoc loc);
+void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, const Tensor& gradient,
+                   bool retain_graph, SourceLoc loc, GradWatch& watch);
 /// Where `t` stands on the tape, as an operand.
 GradEdge edge_to(const Tensor& t);
 /// The next place on the tape of any thread.

@@ -197,20 +197,6 @@ Tensor& Tensor::requires_grad_(bool on, Loc loc) {
   return *this;
 }
 
-namespace {
-/// Each observer once, in the order in which their first leaves were ready: the same on all ranks.
-void tell_observers(const std::vector<detail::ImplPtr>& leaves, SourceLoc loc) {
-  std::vector<std::pair<std::shared_ptr<detail::GradObserver>, std::vector<detail::ImplPtr>>> told;
-  for (const detail::ImplPtr& leaf : leaves) {
-    const auto mine = [&](const auto& p) { return p.first == leaf->observer; };
-    auto at = std::find_if(told.begin(), told.end(), mine);
-    if (at == told.end()) at = told.insert(at, {leaf->observer, {}});
-    at->second.push_back(leaf);
-  }
-  for (const auto& [observer, theirs] : told) observer->ready(theirs, loc);
-}
-}  // namespace
-
 void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const {
   checked(*this, "backward", loc);
   detail::refresh_view(*impl_);
@@ -222,10 +208,18 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
              "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(),
              type_str());
   detail::Cursor* c = detail::state().cursor;
-  const std::vector<detail::ImplPtr> observed =
-      c && c->knows(*impl_) ? c->backward(*this, gradient, retain_graph, loc)
-                            : detail::eager_backward(*this, gradient, retain_graph, loc);
-  tell_observers(observed, loc);
+  detail::GradWatch watch(loc);
+  try {
+    if (c && c->knows(*impl_)) c->backward(*this, gradient, retain_graph, loc, watch);
+    else detail::eager_backward(*this, gradient, retain_graph, loc, watch);
+    watch.end();
+  } catch (const std::exception& e) {
+    watch.failed(e.what());
+    throw;
+  } catch (...) {
+    watch.failed("an exception left a hook");
+    throw;
+  }
 }
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc) {

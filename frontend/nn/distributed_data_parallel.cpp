@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "frontend/communication.h"
-#include "frontend/ops_detail.h"
+#include "frontend/dispatch.h"
+#include "frontend/nn/bucket_reducer.h"
 #include "frontend/state.h"
 #include "ir/base/text.h"
 #include "ir/buckets.h"
@@ -55,7 +56,11 @@ std::vector<size_t> parse_ints(const std::string& text) {
 /// The parameters' way back to the wrapper.
 struct DistributedDataParallel::Observer : detail::GradObserver {
   explicit Observer(DistributedDataParallel& d) : ddp(d) {}
-  void ready(const std::vector<detail::ImplPtr>& leaves, SourceLoc loc) override { ddp.ready(leaves, loc); }
+  void ready(const detail::ImplPtr& leaf, const Tensor& gradient, SourceLoc loc) override {
+    ddp.ready(*leaf, gradient, loc);
+  }
+  void end(SourceLoc loc) override { ddp.end(loc); }
+  void failed(const std::string& why, SourceLoc loc) override { ddp.failed(why, loc); }
   DistributedDataParallel& ddp;
 };
 
@@ -94,7 +99,8 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     sizes_.push_back({p.numel() * static_cast<int64_t>(dtype_size(p.dtype())), p.dtype()});
   initial_ = listed(kiln::initial_buckets(sizes_, caps_, true), sizes_);
   observer_ = std::make_shared<Observer>(*this);
-  is_ready_.assign(parameters_.size(), false);
+  reducer_ = std::make_unique<BucketReducer>(communicator_, parameters_);
+  begin_step();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     places_[parameters_[i].impl().get()] = i;
     parameters_[i].impl()->observer = observer_;
@@ -184,25 +190,31 @@ std::string DistributedDataParallel::names_of_missing() const {
   return out;
 }
 
+void DistributedDataParallel::begin_step() {
+  ready_.clear();
+  is_ready_.assign(parameters_.size(), false);
+}
+
 /// A forward begins a step.
 void DistributedDataParallel::prepare(Loc loc) {
   if (!detail::state().grad_enabled) return;
-  KILN_CHECK(
-      phase_ != Phase::armed || ready_.empty(), invalid,
-      "DistributedDataParallel ({}): expected to have finished reduction in the prior iteration, begun by "
-      "the "
-      "forward at {}: no gradient came for {}, which were not used in producing loss (freeze them, with "
-      "requires_grad_(false), before wrapping; there is no find_unused_parameters)",
-      loc.str(), forward_loc_.str(), names_of_missing());
+  if (phase_ == Phase::armed && !ready_.empty()) {
+    const std::string text = fmt::format(
+        "DistributedDataParallel ({}): expected to have finished reduction in the prior iteration, begun by "
+        "the forward at {}: no gradient came for {}, which were not used in producing loss (freeze them, "
+        "with requires_grad_(false), before wrapping; there is no find_unused_parameters)",
+        loc.str(), forward_loc_.str(), names_of_missing());
+    reducer_->abandon(text);  // ranks that used them wait for this one
+    throw Error(ErrorKind::invalid, text, loc);
+  }
   forward_loc_ = loc;
-  ready_.clear();
-  is_ready_.assign(parameters_.size(), false);
+  begin_step();
   phase_ = sync_ ? Phase::armed : Phase::idle;
   if (sync_) detail::note_communicator(communicator_);
 }
 
-/// Parameters have new gradients: when all have, they are reduced.
-void DistributedDataParallel::ready(const std::vector<detail::ImplPtr>& leaves, Loc loc) {
+/// A parameter has its gradient.
+void DistributedDataParallel::ready(const detail::TensorImpl& leaf, const Tensor& gradient, Loc loc) {
   if (phase_ == Phase::idle) return;
   KILN_CHECK(
       phase_ != Phase::done, invalid,
@@ -210,20 +222,36 @@ void DistributedDataParallel::ready(const std::vector<detail::ImplPtr>& leaves, 
       "already; this second backward's would be this rank's alone (add the losses up and call backward once, "
       "or use no_sync)",
       loc.str(), forward_loc_.str());
-  for (const detail::ImplPtr& leaf : leaves) {
-    const size_t index = places_.at(leaf.get());
-    KILN_CHECK(
-        !is_ready_[index], invalid,
-        "backward ({}): expected to mark a variable ready only once, but '{}' got a gradient twice since "
-        "the forward at {} (it is used by two backwards; use no_sync, or one backward)",
-        loc.str(), names_[index], forward_loc_.str());
-    is_ready_[index] = true;
-    ready_.push_back(index);
-  }
-  if (ready_.size() < parameters_.size()) return;
-  if (rebuilt_.empty()) rebuild(loc);
-  reduce(loc);
+  const size_t index = places_.at(&leaf);
+  KILN_CHECK(
+      !is_ready_[index], invalid,
+      "backward ({}): expected to mark a variable ready only once, but '{}' got a gradient twice since "
+      "the forward at {} (it is used by two backwards; use no_sync, or one backward)",
+      loc.str(), names_[index], forward_loc_.str());
+  if (ready_.empty()) in_trace_ = detail::tracing();
+  KILN_CHECK(in_trace_ == detail::tracing(), invalid,
+             "backward ({}): gradients of the forward at {} come from backwards inside and outside of a "
+             "compiled callable, which are not reduced together (call both on one side, or use no_sync)",
+             loc.str(), forward_loc_.str());
+  is_ready_[index] = true;
+  ready_.push_back(index);
+  if (!in_trace_) reducer_->add(index, gradient, loc);
+  if (ready_.size() == parameters_.size() && rebuilt_.empty()) rebuild(loc);
+}
+
+void DistributedDataParallel::end(Loc loc) {
+  if (phase_ != Phase::armed || ready_.size() < parameters_.size()) return;
   phase_ = Phase::done;
+  if (in_trace_) reduce_in_trace(loc);
+  else reducer_->finish();
+  reductions_ += static_cast<int64_t>(rebuilt_.size());
+}
+
+/// The backward can be tried again, unless collectives had been started. In a trace nothing has run yet.
+void DistributedDataParallel::failed(const std::string& why, Loc loc) {
+  if (phase_ != Phase::armed || detail::tracing()) return;
+  reducer_->abandon(fmt::format("the backward at {} failed: {}", loc.str(), why));
+  begin_step();
 }
 
 /// Buckets in the order in which rank 0's gradients are ready, before anything is reduced: agreement makes
@@ -235,13 +263,14 @@ void DistributedDataParallel::rebuild(Loc loc) {
   const auto order = group.store()->wait(key, group.timeout());
   KILN_CHECK(order, comm,
              "backward ({}): rank {} waited {:.3g} s for rank 0's first backward, whose order of gradients "
-             "makes the "
-             "buckets",
+             "makes the buckets",
              loc.str(), group.rank(), group.timeout().count());
-  rebuilt_ = listed(rebuild_buckets(sizes_, caps_, parse_ints(*order)), sizes_);
+  const Buckets buckets = rebuild_buckets(sizes_, caps_, parse_ints(*order));
+  rebuilt_ = listed(buckets, sizes_);
+  reducer_->arrange(buckets.params, loc);
 }
 
-void DistributedDataParallel::reduce(Loc loc) {
+void DistributedDataParallel::reduce_in_trace(Loc loc) {
   NoGrad guard;
   std::vector<const Tensor*> operands;
   std::vector<std::vector<Tensor>> buckets;
@@ -257,11 +286,10 @@ void DistributedDataParallel::reduce(Loc loc) {
   for (const Tensor& g : grads) operands.push_back(&g);
   const Scalar scalars[] = {1.0 / communicator_->group().size()};
   detail::call_many("DistributedDataParallel.reduce", loc, operands, ints, scalars, [&](const auto& s) {
-    const std::vector<Tensor> sums = detail::all_reduce(communicator_, buckets, s[0], loc);
+    const std::vector<Tensor> sums = detail::all_reduce(communicator_, buckets, s[0]);
     for (size_t i = 0; i < grads.size(); ++i) detail::assign(grads[i], sums[i]);
     return std::vector<Tensor>{};
   });
-  reductions_ += static_cast<int64_t>(rebuilt_.size());
 }
 
 }  // namespace kiln::nn

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel: every rank runs the same model on its own part of the batch, and a backward leaves
-// the mean of the ranks' gradients in every `.grad`. Gradients are reduced in buckets, by PyTorch's rules;
-// inside a compiled step the backward's kernels write them where they are sent from, and the optimizer waits
-// for them.
+// the mean of the ranks' gradients in every `.grad`. Gradients are reduced in buckets, by PyTorch's rules,
+// while the backward goes on; inside a compiled step its kernels write them where they are sent from, and the
+// optimizer waits for them.
 #pragma once
 
 #include <map>
@@ -22,6 +22,8 @@ class ProcessGroup;
 }  // namespace kiln
 
 namespace kiln::nn {
+
+class BucketReducer;
 
 struct DistributedDataParallelOptions {
   /// Bytes of a bucket, in MiB; fractions are allowed. Unset: 25, with a first bucket of 1.
@@ -95,9 +97,12 @@ class DistributedDataParallel : public Module {
     done,   ///< they have been
   };
   void prepare(Loc loc);
-  void ready(const std::vector<std::shared_ptr<detail::TensorImpl>>& leaves, Loc loc);
+  void ready(const detail::TensorImpl& leaf, const Tensor& gradient, Loc loc);
+  void end(Loc loc);
+  void failed(const std::string& why, Loc loc);
+  void begin_step();
   void rebuild(Loc loc);
-  void reduce(Loc loc);
+  void reduce_in_trace(Loc loc);
   std::string names_of_missing() const;
   void verify(const NamedTensors& tensors, Loc loc);
   void broadcast(const NamedTensors& tensors, Loc loc);
@@ -114,6 +119,8 @@ class DistributedDataParallel : public Module {
   std::unordered_map<const detail::TensorImpl*, size_t> places_;
   std::vector<size_t> ready_;  ///< of this step, in order
   std::vector<bool> is_ready_;
+  bool in_trace_ = false;                   ///< where the first of these was ready
+  std::unique_ptr<BucketReducer> reducer_;  ///< outside compiled callables
   Phase phase_ = Phase::idle;
   bool sync_ = true;
   Loc forward_loc_;
