@@ -2,10 +2,11 @@
 // One choice per kernel for all ranks, each kernel measured once, over a store. Knows neither kernels nor
 // schedules: a kernel is an id, a choice is text.
 //
-// Ranks announce their kernels; the set of those that take part is fixed by whoever has it first. The owner
-// of a kernel is hash(id) mod the ranks that announced it. What a kernel gets is decided by the first write
-// of its result, once for the life of the store, and everybody takes what was written: the owner's finding,
-// or the default, when its owner is lost or too slow for somebody.
+// Nobody is waited for before there is something to wait for: whoever builds takes kernels that no rank has
+// taken, a few at a time, until none is left. So ranks that come late, have other kernels or do not build at
+// all hold nobody up, and a faster rank does more. What a kernel gets is decided by the first write of its
+// result, once for the life of the store, and everybody takes what was written: a finding, or the default,
+// when who took the kernel is lost, fails or is too slow for somebody.
 #pragma once
 
 #include <functional>
@@ -20,12 +21,9 @@ namespace kiln {
 struct ShareOptions {
   Store* store = nullptr;
   int rank = 0;
-  std::vector<int>
-      ranks;           ///< that are about to build, this one included, ascending; only they are waited for
+  int size = 1;        ///< ranks that may build the same; they need not
   std::string prefix;  ///< of everything in the store
-  std::string round;   ///< the same for all ranks that build together, another one for their next build
-  Seconds gather{5};   ///< how long announcements are waited for
-  Seconds wait{60};    ///< how long results are waited for, from the call on
+  Seconds wait{60};    ///< how long results of others are waited for, from the call on
 };
 
 /// A kernel as this rank knows it.
@@ -37,18 +35,27 @@ struct SharedKernel {
 /// What was decided about a kernel.
 struct SharedChoice {
   std::string text;  ///< empty: the default, which is known to everybody
-  bool own = false;  ///< this rank was its owner
+  bool own = false;  ///< this rank took the kernel, or knew it first
 };
 
+/// Gives kernels (indices) that no other rank measures, the first of those that are left, at most `most` and
+/// fewer towards the end. None: nothing is left.
+using Take = std::function<std::vector<size_t>(size_t most)>;
 /// Gives what was found for a kernel (its index); empty: nothing, so that it keeps its default.
 using Publish = std::function<void(size_t, const std::string&)>;
-/// Measures kernels (indices) and publishes each as soon as it is done.
-using MeasureOwn = std::function<void(const std::vector<size_t>&, const Publish&)>;
+/// Takes kernels and publishes each as soon as it is measured, for as long as it likes: what it does not
+/// take or publish keeps its default.
+using Measure = std::function<void(const Take&, const Publish&)>;
 
-/// The choices for `kernels`, in order: the same on all ranks for the same id. Blocks: for announcements,
-/// this rank's measuring, and results; at most gather + wait apart from the measuring.
+/// The choices for `kernels`, in order: the same on all ranks for the same id. What matters most should come
+/// first. `measure` is called only if there is something to measure. Blocks: for that, then for results of
+/// other ranks, until `wait` has passed since the call.
 /// Throws: comm, when the store cannot be reached; what `measure` throws, after its kernels were decided.
 std::vector<SharedChoice> share_choices(const ShareOptions& options, const std::vector<SharedKernel>& kernels,
-                                        const MeasureOwn& measure);
+                                        const Measure& measure);
+
+/// How many to take of `left` kernels that `size` ranks share: `most`, and fewer towards the end, so that
+/// they end together.
+size_t kernels_at_once(size_t left, int size, size_t most);
 
 }  // namespace kiln

@@ -51,9 +51,8 @@ class Tuning {
     else look_up();
     stats_.kernels = static_cast<int>(rows_.size());
     for (const ProgramRow& r : rows_) stats_.found += !r.row.empty();
-    if (o_.store) share();
-    else measure(missing(), [this](size_t i, const std::string& row) { keep(i, row); });
-    const bool whole = missing().empty();
+    share();
+    const bool whole = std::none_of(rows_.begin(), rows_.end(), [](auto& r) { return r.row.empty(); });
     if (whole && (!program || changed_)) record_.store_program(key_, rows_);
     stats_.seconds = seconds_since(start);
     return choices();
@@ -75,12 +74,6 @@ class Tuning {
     load_kernels();
     for (const TunableKernel& k : kernels_) rows_.push_back({k.id, record_.row(k).value_or("")});
   }
-  std::vector<size_t> missing() const {
-    std::vector<size_t> out;
-    for (size_t i = 0; i < rows_.size(); ++i)
-      if (rows_[i].row.empty()) out.push_back(i);
-    return out;
-  }
   void keep(size_t i, const std::string& row) {
     if (rows_[i].row == row) return;
     changed_ = true;
@@ -99,60 +92,69 @@ class Tuning {
 
   // --- with other ranks ---
 
+  /// Rows in the order in which they matter: kernels that the program spends most time in come first.
+  std::vector<size_t> by_weight() const {
+    std::vector<size_t> order(rows_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    if (kernels_.empty()) return order;  // all rows are known
+    const auto weight = [&](size_t i) { return estimate(kernels_[i]) * kernels_[i].launches; };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight(a) > weight(b); });
+    return order;
+  }
+
   void share() {
+    const auto start = Clock::now();
+    const std::vector<size_t> order = by_weight();
     std::vector<SharedKernel> shared;
-    std::string all;
-    for (const ProgramRow& r : rows_) {
-      const std::string id = hash128(fmt::format("{} threads {}", r.kernel, o_.threads)).hex();
-      shared.push_back({id, r.row});
-      all += id;
-    }
-    const ShareOptions options{.store = o_.store.get(),
+    for (const size_t i : order)
+      shared.push_back(
+          {hash128(fmt::format("{} threads {}", rows_[i].kernel, o_.threads)).hex(), rows_[i].row});
+    const std::shared_ptr<Store> store = o_.store ? o_.store : make_local_store();
+    const ShareOptions options{.store = store.get(),
                                .rank = o_.rank,
-                               .ranks = o_.ranks,
+                               .size = o_.size,
                                .prefix = o_.prefix,
-                               .round = o_.round.empty() ? hash128(all).hex() : o_.round,
                                .wait = Seconds(o_.budget_s + 20)};
-    const std::vector<SharedChoice> decided = share_choices(
-        options, shared,
-        [this](const std::vector<size_t>& own, const Publish& publish) { measure(own, publish); });
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      stats_.received += !decided[i].own && !decided[i].text.empty() && decided[i].text != rows_[i].row;
-      keep(i, decided[i].text);
+    const std::vector<SharedChoice> decided =
+        share_choices(options, shared, [&](const Take& take, const Publish& publish) {
+          if (runs_here()) measure(order, take, publish);
+        });
+    stats_.exchange_seconds = seconds_since(start) - stats_.measure_seconds;
+    for (size_t n = 0; n < order.size(); ++n) {
+      stats_.received +=
+          !decided[n].own && !decided[n].text.empty() && decided[n].text != rows_[order[n]].row;
+      keep(order[n], decided[n].text);
     }
   }
 
   // --- measuring ---
 
-  /// The kernels that the program spends most time in come first.
-  void measure(std::vector<size_t> which, const Publish& publish) {
-    if (which.empty() || !runs_here()) return;
+  /// Takes and publishes places in `order`.
+  void measure(const std::vector<size_t>& order, const Take& take, const Publish& publish) {
     const auto start = Clock::now();
-    const auto weight = [&](size_t i) { return estimate(kernels_[i]) * kernels_[i].launches; };
-    std::stable_sort(which.begin(), which.end(), [&](size_t a, size_t b) { return weight(a) > weight(b); });
     const size_t together = kTogether * static_cast<size_t>(o_.threads);
-    for (size_t at = 0; at < which.size() && seconds_since(start) < o_.budget_s; at += together) {
-      const std::vector<size_t> some(
-          which.begin() + static_cast<ptrdiff_t>(at),
-          which.begin() + static_cast<ptrdiff_t>(std::min(at + together, which.size())));
+    while (seconds_since(start) < o_.budget_s) {
+      const std::vector<size_t> some = take(together);
+      if (some.empty()) break;
+      const auto begin = Clock::now();
       std::vector<Trial> trials;
-      for (const size_t i : some) trials.push_back({&kernels_[i], allowed(kernels_[i])});
+      for (const size_t n : some) trials.push_back({&kernels_[order[n]], allowed(kernels_[order[n]])});
       Trials compiled(trials, target_, o_.threads);
       for (size_t i = 0; i < some.size() && seconds_since(start) < o_.budget_s; ++i)
-        try_one(compiled, trials[i], i, [&](const std::string& row) { publish(some[i], row); });
+        publish(some[i], try_one(compiled, trials[i], i));
+      stats_.measure_seconds += seconds_since(begin);
     }
-    stats_.measure_seconds = seconds_since(start);
   }
-  void try_one(Trials& compiled, const Trial& trial, size_t i,
-               const std::function<void(const std::string&)>& found) {
+  /// The row of a kernel; empty, where nothing could be compared.
+  std::string try_one(Trials& compiled, const Trial& trial, size_t i) {
     const TrialResult r = compiled.run(i, {.seconds = kKernelSeconds});
-    if (r.compared == 0) return;
+    if (r.compared == 0) return "";
     const std::string& winner = trial.schedules[static_cast<size_t>(r.winner)];
     log(LogLevel::info, "tuning: {} of {} candidates of kernel {}; {:.1f} us instead of {:.1f} us by '{}'",
         r.compared, trial.schedules.size(), trial.kernel->id, r.seconds * 1e6, r.default_seconds * 1e6,
         winner);
     ++stats_.tuned;
-    found(TuneRow{winner, r.seconds, r.default_seconds, r.compared}.str());
+    return TuneRow{winner, r.seconds, r.default_seconds, r.compared}.str();
   }
   /// Candidates; where the numeric part is settled, only those that keep it: bits do not change with threads.
   std::vector<std::string> allowed(const TunableKernel& k) const {

@@ -22,21 +22,21 @@ struct TuneOptions {
   TuneLevel level = TuneLevel::off;
   double budget_s = 10;  ///< for compiling and measuring candidates; kernels beyond it keep their defaults
   int threads = 1;       ///< that the program will run on
-  /// Ranks that share, as in ShareOptions; alone without a store. An empty round stands for the kernels.
+  /// Ranks that share, as in ShareOptions; alone without a store.
   std::shared_ptr<Store> store;
-  int rank = 0;
-  std::vector<int> ranks;
-  std::string prefix, round;
+  int rank = 0, size = 1;
+  std::string prefix;
 };
 
 /// What choosing did.
 struct TuneStats {
-  int kernels = 0;             ///< that something could be chosen about
-  int tuned = 0;               ///< measured now, here
-  int found = 0;               ///< known from an earlier run
-  int received = 0;            ///< found by other ranks
-  double measure_seconds = 0;  ///< compiling and timing candidates here
-  double seconds = 0;          ///< in all, waiting for other ranks included
+  int kernels = 0;              ///< that something could be chosen about
+  int tuned = 0;                ///< measured now, here
+  int found = 0;                ///< known from an earlier run
+  int received = 0;             ///< found by other ranks
+  double measure_seconds = 0;   ///< compiling and timing candidates here
+  double exchange_seconds = 0;  ///< asking, and waiting for, other ranks
+  double seconds = 0;           ///< in all
 };
 
 /// Schedules of kernels of `g` that are not to have their default. Rows are read from and kept in `cache`

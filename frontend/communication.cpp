@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/communication.h"
 
-#include <numeric>
-
 #include "frontend/cursor.h"
 #include "frontend/ops_detail.h"
 #include "ir/bucket_layout.h"
@@ -147,8 +145,7 @@ StageOptions Cursor::options_among_ranks() const {
   ProcessGroup& group = all[0]->group();
   options.tune.store = group.store();
   options.tune.rank = group.rank();
-  options.tune.ranks.resize(static_cast<size_t>(group.size()));
-  std::iota(options.tune.ranks.begin(), options.tune.ranks.end(), 0);
+  options.tune.size = group.size();
   options.tune.prefix = all[0]->prefix();
   return options;
 }

@@ -116,15 +116,13 @@ std::vector<ScheduleChoices> choose_together(const std::vector<DiskCache*>& cach
   const std::shared_ptr<Store> store = make_local_store();
   std::vector<ScheduleChoices> out(caches.size());
   stats.assign(caches.size(), {});
-  std::vector<int> ranks;
-  for (size_t r = 0; r < caches.size(); ++r) ranks.push_back(static_cast<int>(r));
+  const int size = static_cast<int>(caches.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < caches.size(); ++r)
     threads.emplace_back([&, r] {
       out[r] =
           choose(graph(), caches[r],
-                 {.store = store, .rank = static_cast<int>(r), .ranks = ranks, .prefix = world, .round = "1"},
-                 &stats[r]);
+                 {.store = store, .rank = static_cast<int>(r), .size = size, .prefix = world}, &stats[r]);
     });
   for (auto& t : threads) t.join();
   return out;
