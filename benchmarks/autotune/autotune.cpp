@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kiln-autotune: worlds of 1, 2, 4, ... processes tune the kernels of one workload, each process with its own
-// cache and pinned to a CPU with one thread. Reports, as Google Benchmark does, the wall time of each world,
-// and as counters: how even the work was, what the exchange cost, how many different plans came out (one),
-// and what a second start tunes (nothing).
+// kiln-autotune: worlds of 1, 2, 4, ... processes, started by `kiln run` on CPUs of their own, tune the
+// kernels of one workload with a cache and a thread each. Reports, as Google Benchmark does, the wall time of
+// each world, and as counters: the most that a process computed, how even the work was, what the exchange
+// cost, how many different plans came out (one), and what a second start tunes (nothing).
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,11 +18,12 @@
 #include <set>
 
 #include "autotune/tune.h"
-#include "benchmarks/autotune/file_store.h"
 #include "benchmarks/workloads.h"
+#include "frontend/distributed.h"
 #include "ir/base/hash.h"
 #include "ir/base/options.h"
 #include "ir/graph.h"
+#include "runtime/collective.h"
 
 namespace {
 
@@ -35,9 +33,7 @@ using Json = nlohmann::json;
 struct Settings {
   std::string workload = "gpt-small", ranks = "1,2,4", folder;
   double budget = 120;
-  // Of one process of a world.
-  int rank = -1, size = 0;
-  std::string world, graph;
+  std::string graph, world;  // the latter of a process of a world: where its results go
 };
 
 std::string read(const fs::path& path) {
@@ -47,20 +43,6 @@ std::string read(const fs::path& path) {
 }
 
 // --- one process of a world ---
-
-/// Pins to one of the CPUs that this process may run on.
-void pin(int rank) {
-  cpu_set_t all, one;
-  CPU_ZERO(&one);
-  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-  int left = rank % CPU_COUNT(&all);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &all) || left-- > 0) continue;
-    CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one);
-    return;
-  }
-}
 
 /// The monotonic clock is one for all processes.
 double now() {
@@ -75,87 +57,71 @@ double cpu_now() {
 }
 
 int run_rank(const Settings& s) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  pin(s.rank);
+  const auto group = kiln::distributed::init_process_group();
   const kiln::Graph graph = kiln::parse_graph(read(s.graph));
-  const auto store = std::make_shared<kiln::bench::FileStore>(s.world + "/store");
-  kiln::DiskCache cache(fmt::format("{}/cache{}", s.folder, s.rank), int64_t{1} << 32);
-  kiln::TuneOptions o{.level = kiln::TuneLevel::fast,
-                      .budget_s = s.budget,
-                      .store = store,
-                      .rank = s.rank,
-                      .prefix = "bench"};
-  for (int r = 0; r < s.size; ++r) o.ranks.push_back(r);
-  if (store->add("ready", 1) == s.size) store->set("go", "go");
-  store->wait("go", kiln::Seconds(60), "");
+  kiln::DiskCache cache(fmt::format("{}/cache{}", s.folder, group->rank()), int64_t{1} << 32);
+  const kiln::TuneOptions o{.level = kiln::TuneLevel::fast,
+                            .budget_s = s.budget,
+                            .store = group->store(),
+                            .rank = group->rank(),
+                            .size = group->size(),
+                            .prefix = "bench"};
+  group->barrier({"start", {}})->wait();
   const double start = now(), cpu_start = cpu_now();
   kiln::TuneStats stats;
   kiln::LowerOptions lower;
   lower.schedules = choose_schedules(graph, {}, kiln::host_target(), &cache, o, &stats);
-  const double end = now();
+  const double end = now(), cpu = cpu_now() - cpu_start;
   const kiln::LoweredProgram program = lower_cpu(graph, {}, kiln::host_target(), lower);
   std::string plan = serialize(program.plan);
   for (const kiln::KernelSource& k : program.kernels) plan += k.text;
-  std::ofstream(fmt::format("{}/rank{}.json", s.world, s.rank)) << Json{{"start", start},
-                                                                        {"end", end},
-                                                                        {"measure", stats.measure_seconds},
-                                                                        {"cpu", cpu_now() - cpu_start},
-                                                                        {"kernels", stats.kernels},
-                                                                        {"tuned", stats.tuned},
-                                                                        {"received", stats.received},
-                                                                        {"plan", kiln::hash128(plan).hex()}};
+  std::ofstream(fmt::format("{}/rank{}.json", s.world, group->rank()))
+      << Json{{"start", start},
+              {"end", end},
+              {"measure", stats.measure_seconds},
+              {"exchange", stats.exchange_seconds},
+              {"cpu", cpu},
+              {"kernels", stats.kernels},
+              {"tuned", stats.tuned},
+              {"plan", kiln::hash128(plan).hex()}};
+  kiln::distributed::destroy_process_group();
   return 0;
 }
 
 // --- worlds ---
 
 struct Rank {
-  double start, end, measure, cpu;
-  int kernels, tuned, received;
+  double start, end, measure, exchange, cpu;
+  int kernels, tuned;
   std::string plan;
 };
 
-/// Starts the processes of a world and waits for them. Throws: comm, when one fails.
+/// Runs a command to its end. Throws: comm, when it fails.
+void run_command(std::vector<std::string> words) {
+  std::vector<char*> args;
+  for (std::string& w : words) args.push_back(w.data());
+  args.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execv(args[0], args.data());
+    _exit(127);
+  }
+  int status = 0;
+  KILN_CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, comm,
+             "kiln-autotune: failed: {}; its output says why", fmt::join(words, " "));
+}
+
 std::vector<Rank> run_world(const Settings& s, int size, const fs::path& world) {
   fs::remove_all(world);
   fs::create_directories(world);
-  std::vector<pid_t> children;
-  for (int r = 0; r < size; ++r) {
-    std::vector<std::string> words = {"/proc/self/exe",
-                                      "--rank",
-                                      std::to_string(r),
-                                      "--size",
-                                      std::to_string(size),
-                                      "--world",
-                                      world.string(),
-                                      "--folder",
-                                      s.folder,
-                                      "--graph",
-                                      s.graph,
-                                      "--budget",
-                                      std::to_string(s.budget)};
-    std::vector<char*> args;
-    for (std::string& w : words) args.push_back(w.data());
-    args.push_back(nullptr);
-    const pid_t pid = fork();
-    if (pid == 0) {
-      execv("/proc/self/exe", args.data());
-      _exit(127);
-    }
-    KILN_CHECK(pid > 0, comm, "kiln-autotune: cannot start rank {} of {}", r, size);
-    children.push_back(pid);
-  }
-  bool ok = true;
-  for (const pid_t pid : children) {
-    int status = 0;
-    ok = waitpid(pid, &status, 0) == pid && status == 0 && ok;
-  }
-  KILN_CHECK(ok, comm, "kiln-autotune: a rank of a world of {} failed", size);
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  run_command({self.parent_path() / "kiln", "run", "--nproc", std::to_string(size), "--", self, "--world",
+               world, "--folder", s.folder, "--graph", s.graph, "--budget", std::to_string(s.budget)});
   std::vector<Rank> out;
   for (int r = 0; r < size; ++r) {
     const Json j = Json::parse(read(world / fmt::format("rank{}.json", r)));
     out.push_back(
-        {j["start"], j["end"], j["measure"], j["cpu"], j["kernels"], j["tuned"], j["received"], j["plan"]});
+        {j["start"], j["end"], j["measure"], j["exchange"], j["cpu"], j["kernels"], j["tuned"], j["plan"]});
   }
   return out;
 }
@@ -174,19 +140,19 @@ void tune(benchmark::State& state, const Settings& s, int size) {
     const std::vector<Rank> cold = run_world(s, size, world), warm = run_world(s, size, world);
     state.SetIterationTime(wall(cold));
     std::set<std::string> plans;
-    double longest = 0, sum = 0, cpu = 0;
+    double longest = 0, sum = 0, exchange = 0, cpu = 0;
     int tuned = 0, again = 0;
     for (const Rank& r : cold) {
       plans.insert(r.plan);
       longest = std::max(longest, r.measure), sum += r.measure, tuned += r.tuned;
-      cpu = std::max(cpu, r.cpu);
+      exchange = std::max(exchange, r.exchange), cpu = std::max(cpu, r.cpu);
     }
     for (const Rank& r : warm) plans.insert(r.plan), again += r.tuned;
     state.counters["kernels"] = cold[0].kernels;
     state.counters["tuned"] = tuned;
     state.counters["cpu_s"] = cpu;
     state.counters["balance"] = sum > 0 ? longest * size / sum : 1;
-    state.counters["not_measuring_s"] = wall(cold) - longest;
+    state.counters["exchange_s"] = exchange;
     state.counters["plans"] = static_cast<double>(plans.size());
     state.counters["second_start_s"] = wall(warm);
     state.counters["second_start_tunes"] = again;
@@ -241,14 +207,12 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", s.ranks, "sizes of the worlds")->capture_default_str();
   app.add_option("--budget", s.budget, "seconds that a rank may measure for")->capture_default_str();
   app.add_option("--folder", s.folder, "where caches and results go; default a temporary folder");
-  app.add_option("--rank", s.rank, "(of a process of a world)")->group("");
-  app.add_option("--size", s.size, "")->group("");
-  app.add_option("--world", s.world, "")->group("");
+  app.add_option("--world", s.world, "(of a process of a world)")->group("");
   app.add_option("--graph", s.graph, "")->group("");
   CLI11_PARSE(app, argc, argv);
   try {
-    return s.rank >= 0 ? run_rank(s) : run_worlds(s);
-  } catch (const kiln::Error& e) {
+    return !s.world.empty() ? run_rank(s) : run_worlds(s);
+  } catch (const std::exception& e) {
     fmt::print(stderr, "kiln-autotune: {}\n", e.what());
     return 1;
   }
