@@ -35,7 +35,7 @@ struct Trials::Candidate {
   }
 };
 
-Trials::Trials(std::vector<Trial> trials, const CpuTarget& target, int threads)
+Trials::Trials(std::vector<Trial> trials, const CpuTarget& target, int threads, const LowerAlone& lower)
     : trials_(std::move(trials)), target_(target), threads_(threads) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<Candidate*> all;
@@ -44,7 +44,7 @@ Trials::Trials(std::vector<Trial> trials, const CpuTarget& target, int threads)
     for (const std::string& s : trials_[i].schedules) {
       Candidate& c = candidates_[i].emplace_back(Candidate{trials_[i].kernel, s, {}, nullptr});
       try {
-        c.program = lower_alone(*c.kernel, s, target_);
+        c.program = lower(*c.kernel, s, target_);
       } catch (const Error& e) {
         c.drop(e.what());
       }

@@ -3,6 +3,7 @@
 // shape, threads and cold caches, each result checked before it may win. Remembers nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,11 +31,16 @@ struct TrialResult {
   int compared = 0;  ///< candidates that compiled and gave the right result
 };
 
+/// Makes a candidate.
+using LowerAlone =
+    std::function<LoweredProgram(const TunableKernel&, const std::string& schedule, const CpuTarget&)>;
+
 /// Trials that are compiled together. Threads: one.
 class Trials {
  public:
   /// Compiles by up to `threads` threads. A candidate that does not compile is logged and out.
-  Trials(std::vector<Trial> trials, const CpuTarget& target, int threads);
+  Trials(std::vector<Trial> trials, const CpuTarget& target, int threads,
+         const LowerAlone& lower = lower_alone);
   ~Trials();
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;

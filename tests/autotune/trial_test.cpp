@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "autotune/space.h"
 #include "tests/autotune/graphs.h"
 
@@ -43,6 +45,55 @@ TEST(Trials, BadCandidatesAreLeftOut) {
     EXPECT_EQ(r.compared, 1) << i;
     EXPECT_EQ(r.winner, 0);
   }
+}
+
+/// The kernel with one sum as a difference, or the other way round; nothing, where it has neither.
+std::optional<TunableKernel> spoiled(TunableKernel k) {
+  loop::Kernel* body = std::get_if<loop::Kernel>(&k.what);
+  if (auto* matmul = std::get_if<MatmulCase>(&k.what); matmul && matmul->fused.epilogue)
+    body = &matmul->fused.epilogue->kernel;
+  if (!body) return std::nullopt;
+  for (loop::Instr& i : body->body) {
+    const bool sum = i.op == op("add");
+    if (!sum && i.op != op("sub")) continue;
+    i.op = sum ? op("sub") : op("add");
+    return k;
+  }
+  return std::nullopt;
+}
+
+constexpr const char* kBiased = R"(graph biased {
+  %0 = input f32[96,64] arg
+  %1 = input f32[128,64] param
+  %2 = input f32[96,128] param
+  %3 = f32[96,128] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %4 = f32[96,128] add %3, %2
+  output %4
+})";
+
+// A code generator that is wrong for some schedules must not be believed, however fast what it makes is.
+TEST(Trials, WrongResultsAreLeftOut) {
+  int matmuls = 0, rows = 0;
+  for (const char* graph : {kBiased, testing::kLayer}) {
+    for (const TunableKernel& k : tunable_kernels(parse_graph(graph), {}, host_target())) {
+      const auto wrong = spoiled(k);
+      const std::vector<std::string> schedules = candidate_schedules(k);
+      if (!wrong || schedules.size() < 3) continue;
+      ++(std::holds_alternative<MatmulCase>(k.what) ? matmuls : rows);
+      for (const size_t right : {size_t{1}, schedules.size() - 1}) {
+        size_t n = 0;  // candidates are made in order
+        const auto lower = [&](const TunableKernel& good, const std::string& s, const CpuTarget& t) {
+          return lower_alone(n++ < right ? good : *wrong, s, t);
+        };
+        Trials compiled({{&k, schedules}}, host_target(), 2, lower);
+        const TrialResult r = compiled.run(0, kShort);
+        EXPECT_EQ(r.compared, static_cast<int>(right)) << schedules[0];
+        EXPECT_LT(r.winner, static_cast<int>(right));
+      }
+    }
+  }
+  EXPECT_GE(matmuls, 1);
+  EXPECT_GE(rows, 1);
 }
 
 TEST(Trials, WithoutAGoodCandidateTheDefaultStays) {
