@@ -51,6 +51,7 @@ class Tuning {
     else look_up();
     stats_.kernels = static_cast<int>(rows_.size());
     for (const ProgramRow& r : rows_) stats_.found += !r.row.empty();
+    if (o_.level == TuneLevel::known) return choices();
     share();
     const bool whole = std::none_of(rows_.begin(), rows_.end(), [](auto& r) { return r.row.empty(); });
     if (whole && (!program || changed_)) record_.store_program(key_, rows_);

@@ -14,8 +14,9 @@
 namespace kiln {
 
 enum class TuneLevel : uint8_t {
-  off,   ///< what the rules choose
-  fast,  ///< a few candidates per kernel that takes long enough to matter
+  off,    ///< what the rules choose
+  known,  ///< what earlier runs found; measures and keeps nothing, and asks no rank
+  fast,   ///< a few candidates per kernel that takes long enough to matter
 };
 
 struct TuneOptions {

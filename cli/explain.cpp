@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "cli/tuning.h"
 #include "codegen/job.h"
 #include "ir/base/error.h"
 #include "runtime/bound_plan.h"
@@ -25,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExplainOptions {
-  std::string job, target = "host";
+  std::string job, target = "host", tune = "off";
   int program = -1, threads = 0;
   bool measure = false, json = false;
 };
@@ -93,9 +94,10 @@ struct Buffer {
 /// A program lowered for a target, its sizes known.
 class Explained {
  public:
-  Explained(const JobProgram& p, const NamedTarget& target, const MachineLimits& limits, bool measured)
+  Explained(const JobProgram& p, const LowerOptions& lower, const NamedTarget& target,
+            const MachineLimits& limits, bool measured)
       : program_(p), target_(target), limits_(limits), measured_(measured) {
-    LoweredProgram lowered = lower_cpu(p.graph, p.layouts, target.target, p.options);
+    LoweredProgram lowered = lower_cpu(p.graph, p.layouts, target.target, lower);
     kernels_ = static_cast<int64_t>(lowered.kernels.size());
     plan_ = std::move(lowered.plan);
     name_plan(p.graph, plan_);
@@ -295,11 +297,14 @@ void explain(const ExplainOptions& o) {
   KILN_CHECK(o.program < count, invalid, "explain: {} has no program {}; got {}, numbered from 0", o.job,
              o.program, count_text(count, "program"));
   Json rows = Json::array();
+  DiskCache cache;
   for (const NamedTarget& t : targets) {
     for (int i = 0; i < count; ++i) {
       if (o.program >= 0 && i != o.program) continue;
       const JobProgram& p = job.programs[static_cast<size_t>(i)];
-      const Explained explained(p, t, limits_of(o, p), o.measure);
+      LowerOptions lower = p.options;
+      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known, o.threads);
+      const Explained explained(p, lower, t, limits_of(o, p), o.measure);
       if (o.json) rows.push_back(explained.json());
       else fmt::print("{}", explained.text(static_cast<size_t>(i)));
     }
@@ -318,6 +323,9 @@ void add_explain_command(CLI::App& app) {
       ->check(CLI::Range(0, 1 << 30));
   command->add_option("--threads", o->threads, "Threads to predict for; 0: as recorded")
       ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")
+      ->check(CLI::IsMember({"off", "fast"}))
       ->capture_default_str();
   command->add_flag("--measure", o->measure, "Predict with this machine's measured limits");
   command->add_flag("--json", o->json, "Print JSON");

@@ -15,13 +15,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "autotune/tune.h"
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "cli/tuning.h"
 #include "codegen/job.h"
 #include "codegen/program.h"
 #include "codegen/program_key.h"
-#include "ir/base/options.h"
 #include "runtime/signal_mask.h"
 #include "runtime/thread_pool.h"
 
@@ -164,11 +163,8 @@ class Warm {
 
   /// Measures alone: other work would blur the times.
   void choose(Task& t) {
-    const JobProgram& p = program(t);
-    TuneOptions o{TuneLevel::fast, static_cast<double>(option_int("KILN_TUNE_BUDGET_S"))};
-    o.threads = p.threads > 0 ? p.threads : default_threads();
     try {
-      t.options.schedules = choose_schedules(p.graph, p.layouts, t.target->target, &cache_, o, &t.tune);
+      t.options.schedules = schedules_of(program(t), t.target->target, cache_, TuneLevel::fast, 0, &t.tune);
     } catch (const std::exception& e) {
       t.error = e.what();
     }

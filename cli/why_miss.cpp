@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "cli/tuning.h"
 #include "codegen/disk_cache.h"
 #include "codegen/job.h"
 #include "codegen/key_summary.h"
@@ -133,29 +134,36 @@ Answer look(const DiskCache& cache, const std::vector<Found>& there, const Progr
   return a;
 }
 
-void why_miss(const std::string& path, const std::string& target_names, bool json) {
-  const std::vector<NamedTarget> targets = parse_targets(target_names);
-  const Job job = read_job(path);
-  const DiskCache cache;
+struct WhyMissOptions {
+  std::string job, target = "host", tune = "off";
+  bool json = false;
+};
+
+void why_miss(const WhyMissOptions& o) {
+  const std::vector<NamedTarget> targets = parse_targets(o.target);
+  const Job job = read_job(o.job);
+  DiskCache cache;
   const std::vector<Found> there = programs_of(cache);
   Json rows = Json::array();
   int64_t hits = 0, all = 0;
   for (const NamedTarget& t : targets) {
     for (const JobProgram& p : job.programs) {
-      const Answer a = look(cache, there, program_key(p.graph, p.layouts, t.target, p.options));
+      LowerOptions lower = p.options;
+      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known);
+      const Answer a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower));
       hits += a.hit;
       ++all;
       const Json row = {
           {"name", p.name}, {"target", t.name}, {"hit", a.hit}, {"why", a.why}, {"nearest", a.nearest}};
-      if (json) rows.push_back(row);
+      if (o.json) rows.push_back(row);
       else fmt::print("{} for {}: {}\n", p.name, t.name, a.hit ? "hit" : "miss: " + a.why);
       for (const Apart& d : a.apart) {
-        if (json) rows.back()["differs"][d.part] = d.how;
+        if (o.json) rows.back()["differs"][d.part] = d.how;
         else fmt::print("  {}: {}\n", d.part, d.how);
       }
     }
   }
-  if (json) fmt::print("{}\n", rows.dump());
+  if (o.json) fmt::print("{}\n", rows.dump());
   else fmt::print("{} of {} would be found\n", hits, count_text(all, "program"));
 }
 
@@ -163,12 +171,14 @@ void why_miss(const std::string& path, const std::string& target_names, bool jso
 
 void add_why_miss_command(CLI::App& cache) {
   CLI::App* command = cache.add_subcommand("why-miss", "Says why programs of a job are not found");
-  const auto job = std::make_shared<std::string>(), targets = std::make_shared<std::string>("host");
-  const auto json = std::make_shared<bool>(false);
-  command->add_option("job", *job, "Job file, recorded with KILN_RECORD")->required();
-  command->add_option("--target", *targets, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
-  command->add_flag("--json", *json, "Print JSON");
-  command->callback([job, targets, json] { why_miss(*job, *targets, *json); });
+  const auto o = std::make_shared<WhyMissOptions>();
+  command->add_option("job", o->job, "Job file, recorded with KILN_RECORD")->required();
+  command->add_option("--target", o->target, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
+  command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")
+      ->check(CLI::IsMember({"off", "fast"}))
+      ->capture_default_str();
+  command->add_flag("--json", o->json, "Print JSON");
+  command->callback([o] { why_miss(*o); });
 }
 
 }  // namespace kiln::cli

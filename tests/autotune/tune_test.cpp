@@ -77,6 +77,20 @@ TEST(Tune, MeasuredOnceThenFound) {
   EXPECT_GT(third.found, 0);
 }
 
+TEST(Tune, WhatIsKnownIsFoundWithoutMeasuring) {
+  const Folder folder("known");
+  DiskCache cache(folder.path, 1 << 30);
+  const TuneOptions known{.level = TuneLevel::known};
+  TuneStats before, after;
+  EXPECT_TRUE(choose_schedules(graph(), {}, host_target(), &cache, known, &before).empty());
+  EXPECT_GE(before.kernels, 2);
+  EXPECT_EQ(before.tuned, 0);
+  EXPECT_FALSE(fs::exists(folder.path + "/tune"));
+  const ScheduleChoices chosen = choose(graph(), &cache, {});
+  EXPECT_EQ(choose_schedules(graph(), {}, host_target(), &cache, known, &after), chosen);
+  EXPECT_EQ(after.found, after.kernels);
+}
+
 // Tuned at another thread count, the bits stay: the numeric part is settled.
 TEST(Tune, NumericPartsDoNotFollowTheThreads) {
   const Folder folder("threads");

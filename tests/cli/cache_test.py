@@ -141,6 +141,22 @@ class WhyMiss(tools.WithFolder):
         self.assertEqual([r["hit"] for r in rows], [False, False, True])
         self.assertIn("graph", rows[0]["differs"])
 
+    def test_runs_that_tune(self):
+        job, _ = self.record("wide.kiln", width="1024")
+        report = json.loads(self.good("warm", job, "--tune", "fast", "--json", KILN_NUM_THREADS="1"))
+        self.assertGreater(report["programs"][0]["tuned"], 0)
+        look = ("cache", "why-miss", job, "--json")
+        tuned = json.loads(self.good(*look, "--tune", "fast", KILN_NUM_THREADS="1"))
+        self.assertEqual([r["hit"] for r in tuned], [True] * 3)
+        plain = json.loads(self.good(*look))
+        self.assertFalse(plain[0]["hit"])
+        self.assertEqual(list(plain[0]["differs"]), ["options"])
+        before = self.files()
+        self.good("explain", job, "--tune", "fast", KILN_NUM_THREADS="1")
+        self.assertEqual(self.files(), before)
+        self.good("cache", "gc", "--limit", "0")
+        self.assertEqual(self.good("explain", job, "--tune", "fast"), self.good("explain", job))
+
     def test_damage_and_emptiness(self):
         for entry in self.files():
             if entry.startswith("plan/"):

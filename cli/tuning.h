@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules of recorded programs, which a job does not hold: they are the machine's that the run is for.
+#pragma once
+
+#include "autotune/tune.h"
+#include "codegen/job.h"
+
+namespace kiln::cli {
+
+/// What a run of `p` on `threads` threads (0: as recorded) is given: with TuneLevel::known by what the cache
+/// holds, with fast after measuring what it does not. Throws: as of choose_schedules.
+ScheduleChoices schedules_of(const JobProgram& p, const CpuTarget& target, DiskCache& cache, TuneLevel level,
+                             int threads = 0, TuneStats* stats = nullptr);
+
+}  // namespace kiln::cli
