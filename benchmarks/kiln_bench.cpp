@@ -30,8 +30,10 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
   const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, secs);
   kiln::bench::Extra extra{workload, mode, threads};
   const kiln::CallableStats stats = w->stats();
-  for (const kiln::Build& b : stats.builds)
+  for (const kiln::Build& b : stats.builds) {
     extra.arena_mb = std::max(extra.arena_mb, static_cast<double>(b.arena_bytes) / (1 << 20));
+    extra.compiled += b.compiled;
+  }
   extra.builds = static_cast<int64_t>(stats.builds.size());
   extra.gnorm = w->gnorm();
   fmt::print("{}\n", json ? json_line(m, extra) : text_line(m, extra));

@@ -85,6 +85,7 @@ std::string json_line(const Measurement& m, const Extra& extra) {
   j["peak_rss_mb"] = rounded(peak_rss_mb(), 10);
   j["arena_mb"] = rounded(extra.arena_mb, 1e3);
   j["builds"] = extra.builds;
+  j["compiled"] = extra.compiled;
   j["losses"] = m.losses;
   for (const auto& [name, norm] : extra.gnorm) j["gnorm"][name] = norm;
   return j.dump();
@@ -92,10 +93,11 @@ std::string json_line(const Measurement& m, const Extra& extra) {
 
 std::string text_line(const Measurement& m, const Extra& extra) {
   return fmt::format(
-      "{} {} threads {}: median {:.4g} ms, min {:.4g} ms of {} steps; first step {:.3g} s; "
-      "peak {:.0f} MB, arena {:.1f} MB; {} builds; losses {:.6f}",
+      "{} {} threads {}: median {:.4g} ms, min {:.4g} ms of {} steps; first step {:.3g} s ({:.3g} s of it to "
+      "start, "
+      "{} kernels compiled); peak {:.0f} MB, arena {:.1f} MB; {} builds; losses {:.6f}",
       extra.workload, extra.mode, extra.threads, m.median_ms(), m.min_ms(), m.times_s.size(), m.first_step_s,
-      peak_rss_mb(), extra.arena_mb, extra.builds, fmt::join(m.losses, " "));
+      m.startup_s(), extra.compiled, peak_rss_mb(), extra.arena_mb, extra.builds, fmt::join(m.losses, " "));
 }
 
 }  // namespace kiln::bench

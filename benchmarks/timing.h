@@ -35,7 +35,7 @@ struct Extra {
   std::string workload, mode;
   int threads = 0;
   double arena_mb = 0;
-  int64_t builds = 0;
+  int64_t builds = 0, compiled = 0;                   ///< of the callables; kernels that no cache held
   std::vector<std::pair<std::string, double>> gnorm;  ///< pointwise: norms of the gradients
 };
 

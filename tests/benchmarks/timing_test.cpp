@@ -40,15 +40,17 @@ TEST(Timing, JsonLine) {
   m.first_step_s = 0.5;
   m.losses = {2.5};
   m.times_s = {0.25};
-  Extra e{"pointwise", "compiled", 2, 1.5, 1, {{"x", 7e-8}}};
+  Extra e{"pointwise", "compiled", 2, 1.5, 1, 3, {{"x", 7e-8}}};
   const auto j = nlohmann::json::parse(json_line(m, e));
   for (const char* key : {"median_ms", "low_ms", "min_ms", "first_step_s", "startup_s", "peak_rss_mb",
-                          "arena_mb", "builds", "losses"})
+                          "arena_mb", "builds", "compiled", "losses"})
     EXPECT_TRUE(j.contains(key)) << key;
   EXPECT_EQ(j["startup_s"], 0.25);
   EXPECT_EQ(j["gnorm"]["x"], 7e-8);
   EXPECT_GT(j["peak_rss_mb"], 1);
   EXPECT_THAT(text_line(m, e), ::testing::HasSubstr("median 250 ms"));
+  EXPECT_THAT(text_line(m, e),
+              ::testing::HasSubstr("first step 0.5 s (0.25 s of it to start, 3 kernels compiled)"));
 }
 
 }  // namespace
