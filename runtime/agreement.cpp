@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's post is one key, "<prefix>/<rank>": "<calls begun> <digest of the last> <state> <text>". Only that
 // rank writes it, and the number never falls. A rank cannot go on from a call without all the others: who is
-// in it finds there, whatever has happened since, what each of them was about to do.
+// in it finds there, whatever has happened since, what each of them was about to do. The text says what it
+// builds, or how it has failed, perhaps long ago: others are still one call ahead of it then.
 #include "runtime/agreement.h"
 
 #include <algorithm>
@@ -20,6 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char *kBuilding = "building", *kReady = "ready", *kFailed = "failed", *kLeft = "left";
+
+// How often to look at a rank's post, where something else is waited for.
+constexpr Seconds kLook{0.5};
 
 Clock::time_point after(Seconds s) { return Clock::now() + std::chrono::duration_cast<Clock::duration>(s); }
 
@@ -55,10 +59,30 @@ struct Post {
   std::string str() const {
     if (state.empty()) return "has posted nothing";
     if (state == kBuilding) return fmt::format("is building call {}: {}", calls + 1, text);
-    if (state == kFailed) return fmt::format("failed in call {}: {}", calls + 1, text);
-    return fmt::format("has {} {} call{}", state == kLeft ? "left after" : "made", calls,
-                       calls == 1 ? "" : "s");
+    if (state == kFailed) return text;
+    return fmt::format("has {} {} call{}{}{}", state == kLeft ? "left after" : "made", calls,
+                       calls == 1 ? "" : "s", text.empty() ? "" : ", and ", text);
   }
+};
+
+/// How long to wait for a rank, as its posts change.
+class Patience {
+ public:
+  Patience(Seconds timeout, Seconds build_limit)
+      : timeout_(timeout), deadline_(after(timeout)), built_(after(build_limit)) {}
+  Seconds left() const { return deadline_ - Clock::now(); }
+  Seconds waited() const { return Clock::now() - start_; }
+  void see(const Post& p) {
+    if (p.state == kBuilding) deadline_ = std::max(deadline_, built_);
+    else if (p.state == kFailed) deadline_ = std::min(deadline_, after(timeout_));  // it may never come
+    else deadline_ = after(timeout_);  // it has finished building something else
+  }
+
+ private:
+  const Seconds timeout_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point deadline_;
+  const Clock::time_point built_;  ///< from the start on: who builds again and again is not waited for
 };
 
 }  // namespace
@@ -79,18 +103,28 @@ class Communicator::End {
 
   ~End() {
     try {
-      write(checked_, digest_, kLeft);
+      write(checked_, digest_, kLeft, failure_);
     } catch (const Error&) {  // nobody is there to read it
     }
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
-  /// Posts what the caller's thread knows.
-  void post(int64_t calls, const std::string& digest, const char* state, const std::string& text = {}) {
+  // What the caller's thread knows.
+  void building(int64_t calls, const std::string& digest, const std::string& what) {
     const std::lock_guard lock(mutex_);
-    write(calls, digest, state, text);
+    write(calls, digest, kBuilding, what);
   }
+  void built(int64_t calls, const std::string& digest) {
+    const std::lock_guard lock(mutex_);
+    write(calls, digest, kReady, failure_);
+  }
+  void failed(int64_t calls, const std::string& digest, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    failure_ = fmt::format("failed in call {}: {}", calls + 1, why);
+    write(calls, digest, kFailed, failure_);
+  }
+  std::string from_first(const std::string& key, const std::string& what);
   /// On the group's thread: posts the call, and looks at the others.
   void check(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
     describe_once(plan);
@@ -98,7 +132,7 @@ class Communicator::End {
       const std::lock_guard lock(mutex_);
       checked_ = call;
       digest_ = plan.digest;
-      write(call, digest_, kReady);
+      write(call, digest_, kReady, failure_);
     }
     agree(call, plan, site);
   }
@@ -107,7 +141,7 @@ class Communicator::End {
 
  private:
   std::string key(int rank) const { return fmt::format("{}/{}", prefix, rank); }
-  void write(int64_t calls, const std::string& digest, const char* state, const std::string& text = {}) {
+  void write(int64_t calls, const std::string& digest, const char* state, const std::string& text) {
     store_->set(key(group_.rank()),
                 fmt::format("{} {} {} {}", calls, digest.empty() ? "-" : digest, state, text));
   }
@@ -123,6 +157,7 @@ class Communicator::End {
   std::mutex mutex_;
   int64_t checked_ = 0;  ///< the last call that was posted
   std::string digest_;   ///< of that call
+  std::string failure_;  ///< "failed in call 3: ...", the last one
 };
 
 Communicator::Communicator(std::shared_ptr<ProcessGroup> group, Seconds build_limit)
@@ -137,11 +172,15 @@ Communicator::~Communicator() = default;
 
 const std::string& Communicator::prefix() const { return end_->prefix; }
 
-void Communicator::building(const std::string& what) { end_->post(call_, digest_, kBuilding, what); }
+void Communicator::building(const std::string& what) { end_->building(call_, digest_, what); }
 
-void Communicator::built() { end_->post(call_, digest_, kReady); }
+void Communicator::built() { end_->built(call_, digest_); }
 
-void Communicator::failed(const std::string& why) { end_->post(call_, digest_, kFailed, why); }
+void Communicator::failed(const std::string& why) { end_->failed(call_, digest_, why); }
+
+std::string Communicator::from_first(const std::string& key, const std::string& what) {
+  return end_->from_first(key, what);
+}
 
 void Communicator::begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site) {
   digest_ = plan->digest;
@@ -157,27 +196,41 @@ void Communicator::End::describe_once(const CommunicationPlan& plan) {
 }
 
 Post Communicator::End::await(int peer, int64_t call, const CollectiveSite& site) {
-  const Clock::time_point start = Clock::now();
-  Clock::time_point deadline = after(group_.timeout());
+  Patience patience(group_.timeout(), build_limit_);
+  const std::string here =
+      fmt::format("call {} ({}{})", call, site.phase, site.loc.known() ? ", " + site.loc.str() : "");
   std::string known;
   Post p;
   while (true) {
-    const Seconds left = deadline - Clock::now();
+    const Seconds left = patience.left();
     const auto value = left.count() > 0 ? store_->wait(key(peer), left, known) : std::nullopt;
     if (!value)
       throw Error(ErrorKind::comm,
-                  fmt::format("waited {:.1f} s for rank {} to come to call {} ({}{}); rank {} {}",
-                              Seconds(Clock::now() - start).count(), peer, call, site.phase,
-                              site.loc.known() ? ", " + site.loc.str() : "", peer, p.str()),
+                  fmt::format("rank {} waited {:.1f} s for rank {} to come to {}; rank {} {}", group_.rank(),
+                              patience.waited().count(), peer, here, peer, p.str()),
                   site.loc);
     known = *value;
     p = Post::parse(known);
     if (p.calls >= call) return p;
-    KILN_CHECK(p.state != kLeft, comm, "this is call {} ({}{}), but rank {} {}", call, site.phase,
-               site.loc.known() ? ", " + site.loc.str() : "", peer, p.str());
-    if (p.state == kBuilding) deadline = std::max(deadline, after(build_limit_));
-    else if (p.state == kReady)
-      deadline = after(group_.timeout());  // it has finished building something else
+    KILN_CHECK(p.state != kLeft, comm, "rank {} is in {}, but rank {} {}", group_.rank(), here, peer,
+               p.str());
+    patience.see(p);
+  }
+}
+
+std::string Communicator::End::from_first(const std::string& name, const std::string& what) {
+  Patience patience(group_.timeout(), build_limit_);
+  std::string known;
+  while (true) {
+    const Seconds left = std::max(patience.left(), Seconds(0.001));
+    if (const auto value = store_->wait(name, std::min(left, kLook))) return *value;
+    const std::string now = store_->get(key(0)).value_or("");
+    const Post p = Post::parse(now);
+    if (now != known) patience.see(p);
+    known = now;
+    KILN_CHECK(patience.left().count() > 0 && p.state != kLeft, comm,
+               "rank {} waited {:.1f} s for {}; rank 0 {}", group_.rank(), patience.waited().count(), what,
+               p.str());
   }
 }
 
@@ -185,7 +238,8 @@ void Communicator::End::agree(int64_t call, const CommunicationPlan& plan, const
   for (int peer = 0; peer < group_.size(); ++peer) {
     if (peer == group_.rank()) continue;
     const Post p = await(peer, call, site);
-    KILN_CHECK(p.calls == call, comm, "this is call {}, but rank {} {}", call, peer, p.str());
+    KILN_CHECK(p.calls == call, comm, "rank {} is in call {}, but rank {} {}", group_.rank(), call, peer,
+               p.str());
     if (p.digest == plan.digest) continue;
     const auto theirs = store_->get(fmt::format("{}/plan/{}/{}", prefix, peer, p.digest));
     differ(peer, call, plan, theirs.value_or(""));

@@ -53,8 +53,11 @@ class Communicator {
   /// one is not at this call within the group's timeout.
   void begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site);
   /// The call that this rank was in, or about to make, ended in an error: what others say when they give up
-  /// waiting.
+  /// waiting for it, then and later.
   void failed(const std::string& why);
+  /// What rank 0 has set `key` to, as soon as it has. Blocks: as long as this rank would wait for rank 0 in a
+  /// call. Throws: comm, when that is over, naming `what` this rank waits for.
+  std::string from_first(const std::string& key, const std::string& what);
 
  private:
   class End;

@@ -260,12 +260,10 @@ void DistributedDataParallel::rebuild(Loc loc) {
   ProcessGroup& group = communicator_->group();
   const std::string key = communicator_->prefix() + "/ready";
   if (group.rank() == 0) group.store()->set(key, ints_text(ready_));
-  const auto order = group.store()->wait(key, group.timeout());
-  KILN_CHECK(order, comm,
-             "backward ({}): rank {} waited {:.3g} s for rank 0's first backward, whose order of gradients "
-             "makes the buckets",
-             loc.str(), group.rank(), group.timeout().count());
-  const Buckets buckets = rebuild_buckets(sizes_, caps_, parse_ints(*order));
+  const std::string order = communicator_->from_first(
+      key, fmt::format("rank 0's first backward, whose order of gradients makes the buckets (backward, {})",
+                       loc.str()));
+  const Buckets buckets = rebuild_buckets(sizes_, caps_, parse_ints(order));
   rebuilt_ = listed(buckets, sizes_);
   reducer_->arrange(buckets.params, loc);
 }

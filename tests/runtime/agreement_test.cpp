@@ -153,7 +153,8 @@ TEST(Agreement, ARankThatLeavesIsNamed) {
     return r == 0 ? call(c) : first;
   });
   EXPECT_EQ(got[1], "2");
-  EXPECT_THAT(got[0], HasSubstr("this is call 2 (agreement, net.cpp:7), but rank 1 has left after 1 call"));
+  EXPECT_THAT(got[0],
+              HasSubstr("rank 0 is in call 2 (agreement, net.cpp:7), but rank 1 has left after 1 call"));
 }
 
 /// An error may end a step, and the communicator with it, before its check has begun.
@@ -182,7 +183,7 @@ TEST(Agreement, ARankThatFailsOrNeverComesIsNamed) {
     sleep(1);
     return std::string();
   });
-  EXPECT_THAT(got[0], HasSubstr("waited 0.3 s for rank 1 to come to call 1"));
+  EXPECT_THAT(got[0], HasSubstr("rank 0 waited 0.3 s for rank 1 to come to call 1"));
   EXPECT_THAT(got[0], HasSubstr("rank 1 failed in call 1: net.cpp:3: index 9 is out of range"));
   got = ranks(2, 0.3, [](int r, Communicator& c) {
     if (r == 0) return call(c);
@@ -190,6 +191,88 @@ TEST(Agreement, ARankThatFailsOrNeverComesIsNamed) {
     return std::string();
   });
   EXPECT_THAT(got[0], HasSubstr("rank 1 has posted nothing"));
+}
+
+/// Who was building when it failed is not waited for as long as for a build.
+TEST(Agreement, AFailedBuildIsWaitedForLikeAnyCall) {
+  const auto got = ranks(2, 0.3, [](int r, Communicator& c) {
+    if (r == 0) return call(c);
+    c.building("first call");
+    sleep(0.1);
+    c.failed("net.cpp:3: out of memory");
+    sleep(1);
+    return std::string();
+  });
+  EXPECT_THAT(got[0], HasSubstr("to come to call 1"));
+  EXPECT_THAT(got[0], HasSubstr("rank 1 failed in call 1: net.cpp:3: out of memory"));
+}
+
+/// Nor is who fails to build again and again.
+TEST(Agreement, BuildsThatFailAreNotWaitedForForever) {
+  const auto got = ranks(
+      2, 0.2,
+      [](int r, Communicator& c) {
+        if (r == 0) return call(c);
+        for (int i = 0; i < 20; ++i) {
+          c.building("first call");
+          sleep(0.05);
+          c.failed("net.cpp:3: out of memory");
+        }
+        return std::string();
+      },
+      0.4);
+  EXPECT_THAT(got[0], HasSubstr("to come to call 1"));
+}
+
+/// A call that a rank has skipped shows in a later one, and the error says which that was.
+TEST(Agreement, AnEarlierFailureIsToldLater) {
+  const auto got = ranks(2, 0.3, [](int r, Communicator& c) {
+    std::string all = call(c);
+    if (r == 1) c.failed("net.cpp:3: oops");
+    all += call(c);
+    if (r == 1) sleep(1);
+    return r == 1 ? all : all + call(c);
+  });
+  EXPECT_EQ(got[1], "22");
+  EXPECT_THAT(got[0], HasSubstr("rank 1 has made 2 calls, and failed in call 2: net.cpp:3: oops"));
+}
+
+/// What rank 0 says before any call is waited for as its calls are.
+TEST(Agreement, FromFirstWaitsForABuild) {
+  const auto tell = [](int r, Communicator& c, bool builds, double seconds) {
+    if (r == 1) return c.from_first("key", "rank 0's word");
+    if (builds) c.building("first call");
+    sleep(seconds);
+    c.group().store()->set("key", "word");
+    return std::string("word");
+  };
+  const auto one = [&](bool builds, double seconds, double limit) {
+    return ranks(
+        2, 0.2,
+        [&](int r, Communicator& c) -> std::string {
+          try {
+            return tell(r, c, builds, seconds);
+          } catch (const Error& e) {
+            return e.what();
+          }
+        },
+        limit)[1];
+  };
+  EXPECT_EQ(one(true, 0.8, 60), "word");
+  EXPECT_THAT(one(true, 1.5, 0.4), HasSubstr("rank 0 is building call 1: first call"));
+  EXPECT_THAT(one(false, 0.8, 60),
+              HasSubstr("rank 1 waited 0.2 s for rank 0's word; rank 0 has posted nothing"));
+}
+
+TEST(Agreement, FromFirstDoesNotWaitForWhoHasLeft) {
+  const auto got = ranks(2, 20, [](int r, Communicator& c) -> std::string {
+    try {
+      return r == 0 ? "" : c.from_first("key", "rank 0's word");
+    } catch (const Error& e) {
+      return e.what();
+    }
+  });
+  EXPECT_THAT(got[1], HasSubstr("s for rank 0's word; rank 0 has left after 0 calls"));
 }
 
 /// Who failed and goes on, as eager code may, is met in its next call.
