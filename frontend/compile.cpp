@@ -76,8 +76,17 @@ CompiledCall::~CompiledCall() {
 
 void CompiledCall::finish() {
   if (!impl_) return;
-  impl_->cursor.finish();
+  try {
+    impl_->cursor.finish();
+  } catch (const std::exception& e) {
+    threw(e);
+    throw;
+  }
   impl_->finished = true;
+}
+
+void CompiledCall::threw(const std::exception& e) {
+  if (impl_) impl_->cursor.note_exception(e.what());
 }
 
 void CompiledCall::freeze(const FrozenArgs& args, const FrozenResult& result) {

@@ -3,6 +3,7 @@
 // call, so whatever it branches on is seen; what it does to tensors is followed against recorded traces.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,6 +101,8 @@ class CompiledCall {
   CompiledCall(const CompiledCall&) = delete;
   CompiledCall& operator=(const CompiledCall&) = delete;
   void finish();
+  /// The callable threw this.
+  void threw(const std::exception& e);
   /// After finish(): later calls replay this one.
   void freeze(const FrozenArgs& args, const FrozenResult& result);
 
@@ -107,6 +110,17 @@ class CompiledCall {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Runs the callable that `call` is one of.
+template <typename F>
+auto run_in(CompiledCall& call, F&& callable) {
+  try {
+    return callable();
+  } catch (const std::exception& e) {
+    call.threw(e);
+    throw;
+  }
+}
 }  // namespace detail
 
 /// A compiled callable. Threads: may be called from several at once; each call walks the traces on its own.
@@ -122,10 +136,10 @@ class Compiled {
     if (detail::wants_frozen(trie_.get())) return call_frozen<Result>(std::forward<Args>(args)...);
     detail::CompiledCall call(trie_.get());
     if constexpr (std::is_void_v<Result>) {
-      fn_(std::forward<Args>(args)...);
+      detail::run_in(call, [&] { fn_(std::forward<Args>(args)...); });
       call.finish();
     } else {
-      Result result = fn_(std::forward<Args>(args)...);
+      Result result = detail::run_in(call, [&]() -> Result { return fn_(std::forward<Args>(args)...); });
       call.finish();
       return result;
     }
@@ -145,11 +159,11 @@ class Compiled {
     }
     detail::CompiledCall call(trie_.get());
     if constexpr (std::is_void_v<Result>) {
-      fn_(std::forward<Args>(args)...);
+      detail::run_in(call, [&] { fn_(std::forward<Args>(args)...); });
       call.finish();
       call.freeze(given, {});
     } else {
-      Result result = fn_(std::forward<Args>(args)...);
+      Result result = detail::run_in(call, [&]() -> Result { return fn_(std::forward<Args>(args)...); });
       detail::FrozenResult parts;
       detail::visit_fields(parts, std::as_const(result));
       call.finish();

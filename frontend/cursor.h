@@ -74,6 +74,8 @@ class Cursor {
   void finish();
   /// The callable threw: drops what is pending.
   void abandon();
+  /// What it threw.
+  void note_exception(const char* what) { failure_ = what; }
 
   /// Keeps this finished call for replays.
   void freeze(const FrozenArgs& args, const FrozenArgs& result);

@@ -80,7 +80,8 @@ std::vector<Tensor> run_frozen(Trie& trie, const FrozenArgs& args) {
   Cursor cursor(trie);
   try {
     return cursor.replay(*frozen, args.tensors);
-  } catch (...) {
+  } catch (const std::exception& e) {
+    cursor.note_exception(e.what());
     cursor.abandon();
     throw;
   }
