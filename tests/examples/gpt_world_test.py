@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of the GPT example's model on processes that talk by Gloo: the same bits on all ranks, and those of
-one process with the joined batch. Arguments: the programs gpt_world and kiln, and the model's size."""
+"""Gradients of the GPT example's model on processes that talk by Gloo: the same bits on all ranks, and those
+of one process with the joined batch. Arguments: the programs gpt_world and kiln, and the model's size."""
 import re
 import subprocess
 import sys
@@ -23,8 +23,8 @@ class World(unittest.TestCase):
         self.assertGreater(int(found[0][2]), 100_000)
         self.assertGreater(int(found[0][4]), 0)
         distance, of_one = map(float, re.search(r"distance (\S+) of one (\S+)", done.stdout).groups())
-        print(f"{SIZE}, {ranks} ranks: {distance:.2g} of the largest gradient from one process, {of_one:.2g} of a "
-              "parameter's largest")
+        print(f"{SIZE}, {ranks} ranks: {distance:.2g} of the largest gradient from one process,",
+              f"{of_one:.2g} of a parameter's largest")
         self.assertLess(distance, 1e-6)
         self.assertLess(of_one, 1e-5)
         self.assertGreater(of_one, 0)  # sums of parts are not those of the whole

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mlp and gpt-tiny of models.json by two processes that talk by Gloo (R-131). Arguments: the programs models_world
-and kiln."""
+"""mlp and gpt-tiny of models.json by two processes that talk by Gloo (R-131). Arguments: the programs
+models_world and kiln."""
 import subprocess
 import sys
 import unittest
