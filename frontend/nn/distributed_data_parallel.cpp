@@ -36,11 +36,38 @@ std::vector<GradientBucket> listed(const Buckets& buckets, const std::vector<Buc
   return out;
 }
 
-/// "fc1.weight f32[4,8]", one a line.
-std::string text_of(const NamedTensors& tensors) {
+// What a rank tells the others of its model: lines, of which those that are no parameters begin with a mark.
+constexpr char kOther = '+', kFault = '!';
+
+/// "fc1.weight f32[4,8]" and "fc1.bias f32[8], frozen", then "+buffer steps i64[]" of those that are sent.
+std::string text_of(const NamedTensors& parameters, const NamedTensors& buffers, bool sync) {
   std::string out;
-  for (const auto& [name, t] : tensors) out += name + " " + t.type_str() + "\n";
+  for (const auto& [name, t] : parameters)
+    out += fmt::format("{} {}{}\n", name, t.type_str(), t.requires_grad() ? "" : ", frozen");
+  out += fmt::format("{}init_sync = {}\n", kOther, sync);
+  for (const auto& [name, t] : buffers) out += fmt::format("{}buffer {} {}\n", kOther, name, t.type_str());
   return out;
+}
+
+/// How two such texts differ.
+std::string difference(int rank, const std::string& mine, int peer, const std::string& theirs) {
+  const std::vector<std::string> a = kiln::split(mine, '\n'), b = kiln::split(theirs, '\n');
+  const auto at =
+      static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto parameters = [](const std::vector<std::string>& lines) {
+    return static_cast<size_t>(
+        std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return line[0] != kOther; }));
+  };
+  const auto say = [&](const std::vector<std::string>& lines) -> std::string {
+    if (at < parameters(lines)) return lines[at];
+    return at < lines.size() && at >= std::max(parameters(a), parameters(b)) ? lines[at].substr(1)
+                                                                             : "nothing";
+  };
+  if (at >= std::max(parameters(a), parameters(b)))
+    return fmt::format("the models differ: rank {} has {}, rank {} has {}", rank, say(a), peer, say(b));
+  return fmt::format(
+      "the names or sizes of params[{}] differ: rank {} has {} ({} in all), rank {} has {} ({} in all)", at,
+      rank, say(a), parameters(a), peer, say(b), parameters(b));
 }
 
 std::string ints_text(const std::vector<size_t>& values) { return fmt::format("{}", fmt::join(values, " ")); }
@@ -66,31 +93,27 @@ struct DistributedDataParallel::Observer : detail::GradObserver {
 
 DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr<ProcessGroup> group,
                                                  DistributedDataParallelOptions options, Loc loc)
-    : module_(module), options_(std::move(options)), caps_(caps_of(options_, loc)) {
+    : module_(module), options_(std::move(options)) {
   KILN_CHECK(
       group, invalid,
       "DistributedDataParallel ({}): no process group was given, and none has been initialized (join one "
       "first: distributed::init_process_group)",
       loc.str());
+  communicator_ = std::make_shared<Communicator>(std::move(group));
   NamedTensors all = module.named_parameters(), buffers = module.named_buffers();
   const auto ignored = [&](const auto& p) { return options_.ignore.count(p.first) > 0; };
   std::erase_if(all, ignored);
   std::erase_if(buffers, ignored);
-  for (const auto& [name, t] : all) {
-    if (!t.requires_grad()) continue;
-    KILN_CHECK(!t.impl()->observer, invalid,
-               "DistributedDataParallel ({}): '{}' is reduced by another DistributedDataParallel already",
-               loc.str(), name);
-    names_.push_back(name);
-    parameters_.push_back(t);
+  if (!options_.init_sync) buffers.clear();
+  try {
+    caps_ = caps_of(options_, loc);
+    choose(all, loc);
+  } catch (const Error& e) {  // the others wait for this rank
+    communicator_->group().store()->set(model_key(communicator_->group().rank()),
+                                        kFault + std::string(e.what()));
+    throw;
   }
-  KILN_CHECK(
-      !parameters_.empty(), invalid,
-      "DistributedDataParallel ({}): not needed, for no parameter requires a gradient ({} parameters, {} "
-      "ignored)",
-      loc.str(), module.named_parameters().size(), options_.ignore.size());
-  communicator_ = std::make_shared<Communicator>(std::move(group));
-  verify(all, loc);
+  verify(text_of(all, buffers, options_.init_sync), loc);
   if (options_.init_sync) {
     all.insert(all.end(), buffers.begin(), buffers.end());
     broadcast(all, loc);
@@ -112,31 +135,43 @@ DistributedDataParallel::~DistributedDataParallel() {
   for (const Tensor& p : parameters_) p.impl()->observer.reset();
 }
 
-/// All ranks must have the same parameters: each reads what the others have, so that all of them raise.
-void DistributedDataParallel::verify(const NamedTensors& tensors, Loc loc) {
+/// The parameters whose gradients are reduced.
+void DistributedDataParallel::choose(const NamedTensors& tensors, Loc loc) {
+  for (const auto& [name, t] : tensors) {
+    if (!t.requires_grad()) continue;
+    KILN_CHECK(!t.impl()->observer, invalid,
+               "DistributedDataParallel ({}): '{}' is reduced by another DistributedDataParallel already",
+               loc.str(), name);
+    names_.push_back(name);
+    parameters_.push_back(t);
+  }
+  KILN_CHECK(
+      !parameters_.empty(), invalid,
+      "DistributedDataParallel ({}): not needed, for no parameter requires a gradient ({} parameters, {} "
+      "ignored)",
+      loc.str(), module_.named_parameters().size(), options_.ignore.size());
+}
+
+std::string DistributedDataParallel::model_key(int rank) const {
+  return fmt::format("{}/parameters/{}", communicator_->prefix(), rank);
+}
+
+/// All ranks must have the same model: each reads what the others have, so that all of them raise.
+void DistributedDataParallel::verify(const std::string& mine, Loc loc) {
   ProcessGroup& group = communicator_->group();
-  const std::string mine = text_of(tensors);
-  const auto key = [&](int rank) { return fmt::format("{}/parameters/{}", communicator_->prefix(), rank); };
-  group.store()->set(key(group.rank()), mine);
+  group.store()->set(model_key(group.rank()), mine);
   for (int peer = 0; peer < group.size(); ++peer) {
-    const auto theirs = group.store()->wait(key(peer), group.timeout());
+    const auto theirs = group.store()->wait(model_key(peer), group.timeout());
     KILN_CHECK(theirs, comm,
                "DistributedDataParallel ({}): rank {} waited {:.3g} s for rank {}, which has not come here",
                loc.str(), group.rank(), group.timeout().count(), peer);
-    if (*theirs == mine) continue;
-    const std::vector<std::string> a = kiln::split(mine, '\n'), b = kiln::split(*theirs, '\n');
-    size_t at = 0;
-    while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
-    const auto say = [&](const std::vector<std::string>& lines) {
-      return at < lines.size() ? lines[at] : "nothing";
-    };
-    throw Error(
-        ErrorKind::comm,
-        fmt::format(
-            "DistributedDataParallel ({}): the names or sizes of params[{}] differ: rank {} has {} ({} "
-            "in all), rank {} has {} ({} in all)",
-            loc.str(), at, group.rank(), say(a), a.size(), peer, say(b), b.size()),
-        loc);
+    KILN_CHECK((*theirs)[0] != kFault, comm, "DistributedDataParallel ({}): rank {} has failed: {}",
+               loc.str(), peer, theirs->substr(1));
+    if (*theirs != mine)
+      throw Error(ErrorKind::comm,
+                  fmt::format("DistributedDataParallel ({}): {}", loc.str(),
+                              difference(group.rank(), mine, peer, *theirs)),
+                  loc);
   }
 }
 

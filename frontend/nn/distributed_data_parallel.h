@@ -48,8 +48,8 @@ struct GradientBucket {
 class DistributedDataParallel : public Module {
  public:
   /// Blocks: until all ranks of `group` are here. Throws: invalid, when no parameter requires a gradient, or
-  /// a cap is not positive; comm, naming the first parameter in which two ranks differ, or the ranks that are
-  /// missing.
+  /// a cap is not positive; comm, naming the first parameter or buffer in which two ranks differ, or the rank
+  /// that is missing or has failed.
   DistributedDataParallel(Module& module, std::shared_ptr<ProcessGroup> group,
                           DistributedDataParallelOptions options = {}, Loc loc = Loc::current());
   ~DistributedDataParallel() override;
@@ -104,12 +104,14 @@ class DistributedDataParallel : public Module {
   void rebuild(Loc loc);
   void reduce_in_trace(Loc loc);
   std::string names_of_missing() const;
-  void verify(const NamedTensors& tensors, Loc loc);
+  void choose(const NamedTensors& tensors, Loc loc);
+  std::string model_key(int rank) const;
+  void verify(const std::string& mine, Loc loc);
   void broadcast(const NamedTensors& tensors, Loc loc);
 
   Module& module_;
   const DistributedDataParallelOptions options_;
-  const BucketCaps caps_;
+  BucketCaps caps_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Observer> observer_;
   std::vector<Tensor> parameters_;
