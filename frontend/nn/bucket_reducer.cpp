@@ -115,7 +115,7 @@ void BucketReducer::finish() {
 void BucketReducer::abandon(const std::string& why) {
   try {
     if (next_ > 0) communicator_->group().abort(why);
-    else communicator_->failed(why);
+    communicator_->failed(why);  // for ranks that are not in the collectives yet, and will not see this one
   } catch (const Error&) {  // they find out when they cannot reach this rank either
   }
   wait_all();
