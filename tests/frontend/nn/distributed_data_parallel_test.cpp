@@ -5,6 +5,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include "tests/frontend/nn/ranks.h"
 
@@ -282,6 +285,42 @@ TEST(DistributedDataParallel, DivergingRanksSayWhatDiffers) {
         HasSubstr(
             "communicate differently in call 2: collective 1 is none (there are 1) on rank 0, all_reduce"));
   }
+}
+
+/// ranks that build get the same schedules, whoever measured; one that builds alone waits for nobody.
+TEST(DistributedDataParallel, RanksTuneTogetherAndAlone) {
+  const int64_t width = 128 + getpid() % 200;  // that no earlier run has tuned
+  std::atomic<int> tuned = 0, kernels = 0;
+  const auto got = on_ranks(2, [&](int r, auto group) -> std::string {
+    Net net(width);
+    fill(net, 1);
+    DistributedDataParallel ddp(net, group);
+    std::string out;
+    for (int start = 0; start < 2; ++start) {
+      auto step = compile(
+          [&](const Tensor& x) {
+            ddp.zero_grad();
+            sum(ddp(x)).backward();
+          },
+          {.tune = Tune::fast});
+      step(batch(0, 40, 0));
+      step(batch(0, r == 0 ? 40 : 24, 0));
+      const auto builds = step.stats().builds;
+      const Build& together = builds.front();
+      const int chosen = together.tuned + together.tune_found + together.tune_received;
+      out += fmt::format("{} kernels, ", chosen);
+      if (start == 0) tuned += together.tuned, kernels = chosen;
+      if (builds.size() != (r == 0 ? 1u : 2u)) return fmt::format("{} builds", builds.size());
+      const Build& last = builds.back();
+      if (r == 1 && (last.tune_received != 0 || last.tuned + last.tune_found == 0)) return "not tuned alone";
+      if (start == 1 && last.tuned != 0) return "tuned again";
+      if (start == 1 && last.tune_seconds > 2) return fmt::format("waited {} s", last.tune_seconds);
+    }
+    return out + bytes_of(net);
+  });
+  EXPECT_EQ(got[0], got[1]);
+  EXPECT_GT(kernels, 0) << got[0];
+  EXPECT_LE(tuned, kernels) << "some were measured by both";
 }
 
 /// names that are left alone are neither broadcast nor reduced.
