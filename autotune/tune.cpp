@@ -135,6 +135,7 @@ class Tuning {
     const auto start = Clock::now();
     const size_t together = kTogether * static_cast<size_t>(o_.threads);
     while (seconds_since(start) < o_.budget_s) {
+      if (o_.go_on) o_.go_on();
       const std::vector<size_t> some = take(together);
       if (some.empty()) break;
       const auto begin = Clock::now();
@@ -148,6 +149,7 @@ class Tuning {
   }
   /// The row of a kernel; empty, where nothing could be compared.
   std::string try_one(Trials& compiled, const Trial& trial, size_t i) {
+    if (o_.go_on) o_.go_on();
     const TrialResult r = compiled.run(i, {.seconds = kKernelSeconds});
     if (r.compared == 0) return "";
     const std::string& winner = trial.schedules[static_cast<size_t>(r.winner)];

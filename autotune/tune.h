@@ -3,6 +3,7 @@
 // rest, what measuring says within a time limit. Compiles no program and keeps none.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct TuneOptions {
   std::shared_ptr<Store> store;
   int rank = 0, size = 1;
   std::string prefix;
+  /// Called before candidates are compiled or measured, unless it is empty; ends tuning by what it throws.
+  std::function<void()> go_on;
 };
 
 /// What choosing did.

@@ -29,8 +29,14 @@ std::string key_after(const std::string& compiler, const CpuSource& source) {
 /// The objects of one build: which are there, and which somebody is making.
 class Objects {
  public:
-  Objects(std::span<const CpuSource> sources, const CpuTarget& target, DiskCache* cache, int threads)
-      : sources_(sources), target_(target), cache_(cache), threads_(threads), objects_(sources.size()) {
+  Objects(std::span<const CpuSource> sources, const CpuTarget& target, DiskCache* cache, int threads,
+          const std::function<void()>& go_on)
+      : sources_(sources),
+        target_(target),
+        cache_(cache),
+        threads_(threads),
+        go_on_(go_on),
+        objects_(sources.size()) {
     const std::string compiler = compiler_key(target);
     for (const CpuSource& s : sources) keys_.push_back(key_after(compiler, s));
   }
@@ -62,6 +68,7 @@ class Objects {
     std::vector<FileLock> claims(missing.size());
     std::vector<char> busy(missing.size());  // not bool: threads write neighbours
     const auto wanted = [&](size_t m) {
+      if (go_on_) go_on_();
       if (!cache_) return true;
       claims[m] = cache_->claim(kKind, keys_[missing[m]], wait);
       busy[m] = claims[m].state() == FileLock::State::busy && !wait;
@@ -89,6 +96,7 @@ class Objects {
   const CpuTarget& target_;
   DiskCache* cache_;
   int threads_;
+  const std::function<void()>& go_on_;
   std::vector<std::string> keys_, objects_;
   std::atomic<int> compiled_{0};
 };
@@ -100,9 +108,10 @@ std::string object_key(const CpuSource& source, const CpuTarget& target) {
 }
 
 std::vector<std::string> make_objects(std::span<const CpuSource> sources, const CpuTarget& target,
-                                      DiskCache* cache, int threads, BuildCost& cost) {
+                                      DiskCache* cache, int threads, BuildCost& cost,
+                                      const std::function<void()>& go_on) {
   const auto start = std::chrono::steady_clock::now();
-  Objects objects(sources, target, cache, threads);
+  Objects objects(sources, target, cache, threads, go_on);
   std::vector<std::string> out = objects.make();
   cost.compiled = objects.compiled();
   cost.cached = static_cast<int>(sources.size()) - cost.compiled;

@@ -121,7 +121,7 @@ void link_program(std::span<const std::string> objects, std::span<const std::str
 
 CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                 const CpuTarget& target, const LowerOptions& options, DiskCache* cache,
-                                int threads) {
+                                int threads, const std::function<void()>& go_on) {
   const auto start = std::chrono::steady_clock::now();
   dump("grad", [&] { return print(g); });
   const std::string key = program_key(g, layouts, target, options).str();
@@ -138,7 +138,7 @@ CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout
     std::vector<std::string> names;
     const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
     BuildCost cost;
-    const std::vector<std::string> objects = make_objects(sources, target, cache, threads, cost);
+    const std::vector<std::string> objects = make_objects(sources, target, cache, threads, cost, go_on);
     out.plan = std::move(lowered.plan);
     out.stats.kernels = static_cast<int>(sources.size());
     link_program(objects, names, target, cache, key, out, cost);

@@ -2,6 +2,7 @@
 // Graph -> plan and linked kernels, through the disk cache: a second process neither lowers nor compiles.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -27,10 +28,10 @@ struct CompiledProgram {
 };
 
 /// Lowers, compiles what `cache` (may be null) lacks by about `threads` threads, and links. `g` should be
-/// optimised. Throws: what lower_cpu and build_image throw.
+/// optimised; `go_on` as of make_objects. Throws: what lower_cpu, make_objects and link_image throw.
 CompiledProgram compile_program(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                 const CpuTarget& target, const LowerOptions& options, DiskCache* cache,
-                                int threads);
+                                int threads, const std::function<void()>& go_on = {});
 
 /// Several graphs in one image, for tests: one link instead of many. Kernels they share are compiled once.
 /// `layouts`: as of compile_program, per graph; or none at all.

@@ -137,7 +137,8 @@ void Cursor::note_communicator(const std::shared_ptr<Communicator>& c) {
   if (recording()) c->building(reason_);
 }
 
-/// Ranks that communicate choose their kernels' schedules together.
+/// Ranks that communicate choose their kernels' schedules together, and build nothing for a group that is
+/// broken: a build may take longer than any of them would wait.
 StageOptions Cursor::options_among_ranks() const {
   StageOptions options = trie_.options;
   const auto all = communicators();
@@ -147,6 +148,15 @@ StageOptions Cursor::options_among_ranks() const {
   options.tune.rank = group.rank();
   options.tune.size = group.size();
   options.tune.prefix = all[0]->prefix();
+  options.go_on = [all, place = fmt::format("{}: the build for {}", options.name, reason_)] {
+    for (const auto& c : all) {
+      try {
+        c->group().check();
+      } catch (const Error& e) {
+        throw e.in(place);
+      }
+    }
+  };
   return options;
 }
 

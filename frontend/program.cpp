@@ -120,6 +120,7 @@ ScheduleChoices choose(const Graph& g, const std::vector<ExternalLayout>& layout
                        const StageOptions& options, int threads, BuildRecord& record) {
   TuneOptions tune = options.tune;
   tune.threads = threads;
+  tune.go_on = options.go_on;
   TuneStats stats;
   ScheduleChoices choices = choose_schedules(g, layouts, context().target, &context().cache, tune, &stats);
   record.tuned += stats.tuned;
@@ -144,7 +145,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   if (c.recorder.active())
     c.recorder.record({options.name, options.threads, record.ends, lower, layouts, g, node_lines(g)});
   lower.schedules = choose(g, layouts, options, threads, record);
-  CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads);
+  CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads, options.go_on);
   if (options.profiler) name_user_lines(g, compiled.plan);
   const bool earlier = record.kernels == 0 || record.from_cache;  // the other stages of the build
   record.from_cache = earlier && compiled.stats.from_cache;
@@ -160,6 +161,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
 
 std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
                                        const StageOptions& options, BuildRecord& record) {
+  if (options.go_on) options.go_on();
   verify(g);
   check_graph(g, "recording");
   dump("trace", [&] { return print(g); });

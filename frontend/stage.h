@@ -34,7 +34,8 @@ struct StageOptions {
   std::string name = "fn";
   std::shared_ptr<Profiler> profiler;  ///< null: not timed
   SourceLoc loc;
-  TuneOptions tune;  ///< `threads` is filled in by the build
+  TuneOptions tune;             ///< `threads` and `go_on` are filled in by the build
+  std::function<void()> go_on;  ///< unless it is empty, ends a build by what it throws
   std::optional<SplitOptions> split;
   // Of a path, for its backward outside the callable:
   std::vector<Sizes> external_strides;

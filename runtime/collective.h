@@ -74,6 +74,10 @@ class ProcessGroup {
   /// and with what it threw.
   virtual WorkPtr run(std::function<void()> job, const CollectiveSite& site) = 0;
 
+  /// Throws: comm, naming the rank, when a collective could not succeed any more: the group has failed, or a
+  /// rank is gone (not one that left). Says what is known here, and waits for nobody. Threads: any.
+  virtual void check() = 0;
+
   /// The control channel of the same ranks.
   virtual std::shared_ptr<Store> store() const = 0;
 

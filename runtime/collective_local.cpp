@@ -76,6 +76,11 @@ class LocalWorld {
     if (failure_.empty()) failure_ = why;
     changed_.notify_all();
   }
+  std::optional<std::string> failure() {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) return std::nullopt;
+    return failure_;
+  }
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
     left_[static_cast<size_t>(rank)] = true;
@@ -127,6 +132,7 @@ class LocalEngine final : public CollectiveEngine {
 
   const char* backend() const override { return "local"; }
   void interrupt() override { world_->interrupt(); }
+  std::optional<std::string> broken() override { return world_->failure(); }
   void give_up(const std::string& why) override { world_->fail(why); }
 
   void run(const Collective& c, const CollectiveControl& control) override {

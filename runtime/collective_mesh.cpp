@@ -91,6 +91,12 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
   const char* backend() const override { return backend_; }
   void interrupt() override { mesh_->interrupt(); }
 
+  std::optional<std::string> broken() override {
+    for (const Departure& d : mesh_->departures())
+      if (!d.in_peace) return gone(d);
+    return std::nullopt;
+  }
+
   void run(const Collective& c, const CollectiveControl& control) override {
     control_ = &control;
     arrived_.assign(static_cast<size_t>(size_), false);
@@ -220,6 +226,11 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
     for (const Departure& known : mesh_->departures())
       if (known.rank == broken.peer) d = known;
     if (d.in_peace) return fmt::format("rank {} left the group before it", d.rank);
+    return gone(d);
+  }
+
+  /// Why a rank is gone that did not leave.
+  std::string gone(const Departure& d) {
     const std::string told = reason_of_others(kReasonTime);
     if (!told.empty()) return told;
     return fmt::format("rank {} is gone: {} (its process ended, or the network did)", d.rank, d.why);

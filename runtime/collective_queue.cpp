@@ -122,6 +122,14 @@ class QueuedGroup final : public ProcessGroup {
     control_.extend(checked(extra, "extend_timeout_once"));
     engine_->interrupt();
   }
+  void check() override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank_, *failure_));
+    }
+    if (const auto why = engine_->broken())
+      throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank_, *why));
+  }
   void abort(const std::string& why) override {
     {
       const std::lock_guard lock(mutex_);

@@ -75,7 +75,7 @@ class CollectiveControl {
   std::optional<std::string> aborted_;
 };
 
-/// Moves the data of one rank's group. All but interrupt() is called by the group's thread.
+/// Moves the data of one rank's group. Threads: the group's, unless it is said.
 class CollectiveEngine {
  public:
   CollectiveEngine() = default;
@@ -89,6 +89,8 @@ class CollectiveEngine {
   virtual void run(const Collective& c, const CollectiveControl& control) = 0;
   /// Makes run() look at its control again. Threads: any.
   virtual void interrupt() = 0;
+  /// Why nothing can run any more, though nothing has failed here yet: who is gone. Threads: any.
+  virtual std::optional<std::string> broken() = 0;
   /// Tells the other ranks that nothing will run here any more. Must not throw.
   virtual void give_up(const std::string& why) = 0;
 };

@@ -61,7 +61,7 @@ class Mesh {
   virtual std::unique_ptr<MeshBuffer> buffer(void* data, size_t bytes, uint64_t channel) = 0;
   /// Calls `departed` for each peer that departs, on a thread of the mesh. To be called once.
   virtual void watch(std::function<void(const Departure&)> departed) = 0;
-  /// Who has departed.
+  /// Who has departed. Threads: any.
   virtual std::vector<Departure> departures() = 0;
   /// Lets the wait that is under way, or else the next, return false. Threads: any.
   virtual void interrupt() = 0;

@@ -115,6 +115,16 @@ TEST(Tune, BeyondTheBudgetKernelsKeepTheirDefaults) {
   EXPECT_EQ(later.tuned, later.kernels);
 }
 
+TEST(Tune, IsLeftWhenNobodyWantsIt) {
+  const Folder folder("left");
+  DiskCache cache(folder.path, 1 << 30);
+  TuneStats stats;
+  TuneOptions o;
+  o.go_on = [&] { KILN_CHECK(stats.tuned == 0, comm, "enough"); };
+  EXPECT_THROW(choose(graph(), &cache, o, &stats), Error);
+  EXPECT_EQ(stats.tuned, 1);
+}
+
 TEST(Tune, ATargetThatDoesNotRunHereIsNotMeasured) {
   CpuTarget alien = host_target();
   alien.features += ",+nosuchfeature";

@@ -116,5 +116,25 @@ TEST_F(KernelCache, GoodSourcesOfAFailedBuildAreKept) {
   EXPECT_TRUE(cache_.load("object", object_key(sources[1], host_target())));
 }
 
+TEST_F(KernelCache, ABuildThatIsNotWantedAnyMoreEnds) {
+  std::vector<CpuSource> sources;
+  for (int i = 0; i < 4; ++i) sources.push_back(constant_source(i, "1"));
+  BuildCost cost;
+  int asked = 0;
+  try {
+    make_objects(sources, host_target(), nullptr, 1, cost,
+                 [&] { KILN_CHECK(++asked < 3, comm, "asked {} times", asked); });
+    ADD_FAILURE() << "all was made";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "asked 3 times");
+  }
+  make_objects(std::span(sources).first(2), host_target(), &cache_, 1, cost, [] {});
+  EXPECT_EQ(cost.compiled, 2);
+  // What needs no compiler is nobody's to end.
+  make_objects(std::span(sources).first(2), host_target(), &cache_, 1, cost,
+               [] { throw Error(ErrorKind::comm, "asked"); });
+  EXPECT_EQ(cost.cached, 2);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -265,6 +265,24 @@ INSTANTIATE_TEST_SUITE_P(Gloo, Faults,
                                            Fault{SIGSTOP, 1'000'000, 41}),
                          fault_name);
 
+// Also by a rank that is doing something else.
+TEST(GlooProcesses, WhoAsksIsToldThatARankIsGone) {
+  Processes world(3, kAmple, [](ProcessGroup& group) {
+    while (true) {
+      group.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  for (int r = 0; r < 3; ++r) ASSERT_EQ(world.value("ready/" + std::to_string(r)), "1");
+  const auto begin = Clock::now();
+  world.signal(1, SIGKILL);
+  for (const int r : {0, 2}) {
+    const std::string text = world.outcome(r);
+    EXPECT_EQ(text.find(fmt::format("rank {}: rank 1 is gone: ", r)), 0u) << text;
+  }
+  EXPECT_LT(Seconds(Clock::now() - begin), Seconds(5));
+}
+
 // Nothing is lost when a rank ends right after its last collective: the rest is on its way.
 TEST(GlooProcesses, TheLastCollectiveIsComplete) {
   for (const int64_t count : {10, 20, 30, 1'000'000}) {  // several, for it takes luck to meet the end

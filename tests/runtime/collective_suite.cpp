@@ -391,9 +391,11 @@ TEST_P(Collectives, AbortReachesAll) {
   const auto begin = std::chrono::steady_clock::now();
   const auto texts = errors(groups, [&](const Group& g) {
     float x = 1;
+    g->check();
     if (g->rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       g->abort("out of patience");
+      EXPECT_THROW(g->check(), Error);
       g->barrier(site_at(9));
     }
     g->all_reduce(&x, 1, DType::f32, ReduceOp::sum, site_at(8))->wait();
@@ -408,6 +410,8 @@ TEST_P(Collectives, AbortReachesAll) {
   EXPECT_EQ(texts[2],
             "rank 2: barrier #1 (backward, train.cpp:9): the group has failed before: "
             "rank 2 aborted: out of patience");
+  for (const std::string& text : errors(groups, [](const Group& g) { g->check(); }))
+    EXPECT_TRUE(has(text, "rank 2 aborted: out of patience")) << text;
 }
 
 TEST_P(Collectives, AbortEndsWhatIsPending) {
@@ -464,6 +468,7 @@ TEST_P(Collectives, LeavingIsNoticed) {
   Groups groups = make(3);
   on_all(groups, [](const Group& g) { g->barrier({})->wait(); });
   groups.pop_back();
+  for (const Group& g : groups) g->check();  // nobody is missed before he is needed
   const auto begin = std::chrono::steady_clock::now();
   const auto texts = errors(groups, [&](const Group& g) { g->barrier(site_at(5))->wait(); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));

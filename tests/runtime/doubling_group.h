@@ -61,6 +61,7 @@ class DoublingGroup : public ProcessGroup {
   void set_timeout(Seconds) override {}
   Seconds timeout() const override { return Seconds(1); }
   void extend_timeout_once(Seconds) override {}
+  void check() override {}
   void abort(const std::string&) override {}
 
  private:

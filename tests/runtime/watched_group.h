@@ -51,6 +51,7 @@ class WatchedGroup : public ProcessGroup {
   void set_timeout(Seconds timeout) override { group_->set_timeout(timeout); }
   Seconds timeout() const override { return group_->timeout(); }
   void extend_timeout_once(Seconds extra) override { group_->extend_timeout_once(extra); }
+  void check() override { group_->check(); }
   void abort(const std::string& why) override { group_->abort(why); }
 
  private:

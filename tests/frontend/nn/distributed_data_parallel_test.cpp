@@ -323,6 +323,19 @@ TEST(DistributedDataParallel, RanksTuneTogetherAndAlone) {
   EXPECT_LE(tuned, kernels) << "some were measured by both";
 }
 
+/// A build may take longer than the others would wait.
+TEST(DistributedDataParallel, NothingIsBuiltForABrokenGroup) {
+  const auto got = on_ranks(1, [&](int, auto group) -> std::string {
+    Net net;
+    DistributedDataParallel ddp(net, group);
+    auto step = compile([&](const Tensor& x) { sum(ddp(x)).backward(); }, {.name = "step"});
+    group->abort("the test says so");
+    step(batch(0, 2, 0));
+    return "";
+  });
+  EXPECT_EQ(got[0], "comm: rank 0: rank 0 aborted: the test says so [in step: the build for first call]");
+}
+
 /// names that are left alone are neither broadcast nor reduced.
 TEST(DistributedDataParallel, IgnoredParametersStayTheRanksOwn) {
   const auto got = on_ranks(2, [&](int r, auto group) -> std::string {
