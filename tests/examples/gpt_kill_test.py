@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills one of two ranks of the GPT example at random moments: at its start, while it builds, steps,
-communicates and saves. The other must end within its timeout, naming the lost rank; no process stays
-behind; and the last checkpoint must be one to go on from. Arguments: the program, and how many moments."""
+"""Kills one of two ranks of the GPT example at random moments: as it starts, while it builds, measures
+schedules, steps with its collectives, and writes a checkpoint; with and without a launcher. The other must
+end within its timeout, naming the lost rank; no process stays behind; and the last checkpoint must be one
+to go on from. Arguments: the programs gpt and kiln, and how many moments."""
 
+import collections
 import os
 import random
 import re
@@ -13,8 +15,10 @@ import sys
 import tempfile
 import time
 
-TIMEOUT_S = 10
+TIMEOUT_S, GRACE_S = 10, 5
 SMALL = "--layers 2 --dim 32 --heads 2 --seq 16 --batch 8 --sample 0 --eval-every 0 --warmup 1".split()
+PHASES = (("start", True), ("build", False), ("tune", False), ("step", False), ("save", True),
+          ("save", False), ("start", False), ("build", True), ("tune", True), ("step", True))
 
 
 def free_port():
@@ -23,58 +27,116 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Moment:
-    def __init__(self, program, folder, cache, delay, victim):
-        self.delay, self.victim = delay, victim
-        self.saved = os.path.join(folder, "saved")
-        port = str(free_port())
-        self.line = [program, "--data", os.path.join(folder, "text"), *SMALL, "--threads", "1"]
-        self.line += ["--timeout", str(TIMEOUT_S)]
-        self.env = dict(os.environ, KILN_CACHE_DIR=cache, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
-        self.env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(p) for p in f.read().split()]
 
-    def start(self, rank):
-        more = ["--steps", "1000000", "--checkpoint", self.saved, "--save-every", "3", "--no-progress"]
-        env = dict(self.env, RANK=str(rank), LOCAL_RANK=str(rank))
-        return subprocess.Popen(
-            [*self.line, *more], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+
+class Moment:
+    """One run of two ranks, one of which is killed in a phase."""
+
+    def __init__(self, gpt, kiln, folder, number):
+        self.phase, self.launched = PHASES[number % len(PHASES)]
+        self.folder, self.kiln, self.victim = folder, kiln, random.randrange(2)
+        self.saved = os.path.join(folder, "saved")
+        self.line = [gpt, "--data", os.path.join(folder, "text"), *SMALL, "--threads", "1",
+                     "--timeout", str(TIMEOUT_S)]
+        cold = self.phase in ("start", "build", "tune")
+        cache = os.path.join(folder, f"cold-{number}" if cold else "warm")
+        self.env = dict(os.environ, KILN_CACHE_DIR=cache, KILN_TUNE_BUDGET_S="1")
+        if self.phase == "tune":
+            self.env["KILN_TUNE"] = "fast"
+        self.delay = random.uniform(*{"start": (0, 0.15), "build": (0.2, 5), "tune": (0.5, 8),
+                                      "step": (0, 0.3), "save": (0, 0.004)}[self.phase])
+        self.took, self.last = 0.0, ""
+
+    def __str__(self):
+        return (f"{self.phase}, {'kiln run' if self.launched else 'by hand'}: rank {self.victim} killed "
+                f"after {self.delay:.4f} s")
+
+    def start(self):
+        """The processes to wait for, and the ranks' ids."""
+        line = [*self.line, "--steps", "1000000", "--checkpoint", self.saved, "--save-every", "3",
+                "--no-progress"]
+        pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if self.launched:
+            run = subprocess.Popen([self.kiln, "run", "--nproc", "2", "--", *line], env=self.env, **pipes)
+            ids = []
+            while len(ids) < 2 and run.poll() is None:
+                ids = children(run.pid)
+            return [run], ids
+        world = dict(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                     MASTER_PORT=str(free_port()))
+        ranks = [subprocess.Popen(line, env=self.env | world | dict(RANK=str(r), LOCAL_RANK=str(r)), **pipes)
+                 for r in range(2)]
+        return ranks, [p.pid for p in ranks]
+
+    def saving(self):
+        return any(f.startswith(".saved.") for f in os.listdir(self.folder))
+
+    def await_moment(self, started):
+        """True once the ranks are in the phase, unless they have ended before."""
+        end = time.time() + 60
+        reached = {"step": lambda: os.path.exists(self.saved),
+                   "save": lambda: os.path.exists(self.saved) and self.saving()}.get(self.phase)
+        while reached and not reached():
+            if time.time() > end or any(p.poll() is not None for p in started):
+                return False
+        time.sleep(self.delay)
+        return True
 
     def fault(self):
         """What went wrong, or None."""
-        ranks = [self.start(r) for r in range(2)]
+        started, ids = self.start()
         try:
-            time.sleep(self.delay)
-            ranks[self.victim].send_signal(signal.SIGKILL)
+            if not self.await_moment(started):
+                return "the ranks did not come so far"
+            os.kill(ids[self.victim], signal.SIGKILL)
             killed = time.time()
-            other = ranks[1 - self.victim]
+            other = started[0] if self.launched else started[1 - self.victim]
             try:
-                text, _ = other.communicate(timeout=TIMEOUT_S + 5)
+                text, _ = other.communicate(timeout=TIMEOUT_S + GRACE_S)
             except subprocess.TimeoutExpired:
-                return f"rank {1 - self.victim} still ran {TIMEOUT_S + 5} s later"
-            took = time.time() - killed
+                return f"the other still ran {TIMEOUT_S + GRACE_S} s later"
+            self.took = time.time() - killed
+            self.last = ([line for line in text.splitlines() if re.search(self.naming(), line)] or [""])[0]
             if other.returncode == 0:
-                return f"rank {1 - self.victim} ended well:\n{text}"
-            named = rf"rank {self.victim}\b|ranks that have not come: {self.victim}\b"
-            if not re.search(named, text):
-                return f"rank {1 - self.victim} does not name the other:\n{text}"
-            last = text.splitlines()[-1]
-            print(f"  killed rank {self.victim} after {self.delay:.2f} s: {took:.1f} s; {last}", flush=True)
+                return f"the other ended well:\n{text}"
+            if not self.last:
+                return f"the other does not name rank {self.victim}:\n{text}"
+            if self.launched and other.returncode != 128 + signal.SIGKILL:
+                return f"kiln run ended with {other.returncode}:\n{text}"
             return self.resume()
         finally:
-            for p in ranks:
+            for pid in ids:
+                self.kill(pid)
+            for p in started:
                 p.kill()
                 p.wait()
 
+    def naming(self):
+        if self.launched:
+            return rf"kiln run: rank {self.victim} \(pid \d+\) was killed by SIGKILL"
+        return rf"^gpt: .*(rank|ranks that have not come:) {self.victim}\b"
+
+    @staticmethod
+    def kill(pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
     def resume(self):
         if not os.path.exists(self.saved):
-            return None
-        ranks = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        env = {k: v for k, v in self.env.items() if k not in ranks}
-        done = subprocess.run(
-            [*self.line, "--steps", "1", "--resume", self.saved], env=env, capture_output=True, timeout=60
-        )
+            return "there is no checkpoint" if self.phase in ("step", "save") else None
+        done = subprocess.run([*self.line, "--steps", "1", "--resume", self.saved], env=self.env,
+                              capture_output=True, timeout=60)
         return None if done.returncode == 0 else f"the checkpoint cannot be resumed:\n{done.stderr.decode()}"
+
+    def clear(self):
+        for name in os.listdir(self.folder):
+            if "saved" in name:
+                os.remove(os.path.join(self.folder, name))
 
 
 def left_behind(program):
@@ -83,30 +145,29 @@ def left_behind(program):
 
 
 def main():
-    program, count = os.path.abspath(sys.argv[1]), int(sys.argv[2])
+    gpt, kiln, count = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), int(sys.argv[3])
     random.seed(7)
-    faults = 0
+    faults, longest = 0, collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "text"), "w") as f:
             f.write("".join(f"line {i * 7919 % 1000} of a text that repeats\n" for i in range(2000)))
         # A copy, so that whoever is left behind is this test's.
         own = os.path.join(folder, "gpt-under-test")
-        os.symlink(program, own)
+        os.symlink(gpt, own)
         for i in range(count):
-            # Half of them with an empty cache: they build for a while; the others soon train.
-            cache = os.path.join(folder, "warm" if i % 2 else f"cold-{i}")
-            delay = random.uniform(0, 4 if i % 2 == 0 else 2)
-            moment = Moment(own, folder, cache, delay, random.randrange(2))
+            moment = Moment(own, kiln, folder, i)
             wrong = moment.fault()
-            if os.path.exists(moment.saved):
-                os.remove(moment.saved)
-            if wrong:
+            stay = left_behind(own)
+            moment.clear()
+            kind = (moment.phase, moment.launched)
+            longest[kind] = max(longest[kind], moment.took)
+            if wrong or stay:
                 faults += 1
-                print(f"moment {i}, rank {moment.victim} killed after {moment.delay:.2f} s: {wrong}")
-        stay = left_behind(own)
-        if stay:
-            faults += 1
-            print(f"left behind: {stay}")
+                print(f"FAULT {moment}: {wrong or ''} {f'left behind: {stay}' if stay else ''}", flush=True)
+            else:
+                print(f"  {moment}; {moment.took:.1f} s; {moment.last}", flush=True)
+    for (phase, launched), seconds in longest.items():
+        print(f"{phase}, {'kiln run' if launched else 'by hand'}: at most {seconds:.1f} s")
     print(f"{count} moments, {faults} faults")
     return faults != 0
 
