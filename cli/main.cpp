@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -27,11 +30,25 @@ std::string command_names(const CLI::App& app) {
   return out;
 }
 
+/// The command line as it should have been: with `--` before `program`.
+std::string with_dashes(int argc, char** argv, const std::string& program) {
+  std::string out = "kiln";
+  bool before = true;
+  for (int i = 1; i < argc; ++i) {
+    if (before && argv[i] == program) out += " --", before = false;
+    out += std::string(" ") + argv[i];
+  }
+  return out;
+}
+
 /// What is wrong with the command line, as one line.
-std::string usage_error(const CLI::App& app, const CLI::ParseError& e) {
+std::string usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
   const std::vector<std::string> extras = app.remaining(true);
   if (extras.empty()) return e.what();
   const auto chosen = app.get_subcommands();
+  if (!chosen.empty() && chosen[0]->get_name() == "run" && !extras[0].starts_with("-"))
+    return fmt::format("run: no -- before the program '{}'; expected {}", extras[0],
+                       with_dashes(argc, argv, extras[0]));
   if (!chosen.empty()) return fmt::format("{}: unknown argument '{}'", chosen[0]->get_name(), extras[0]);
   if (extras[0].starts_with("-")) return fmt::format("unknown argument '{}'", extras[0]);
   return fmt::format("unknown command '{}'; commands: {}", extras[0], command_names(app));
@@ -66,7 +83,7 @@ int run(int argc, char** argv) {
     }
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    fmt::print(stderr, "kiln: {} (kiln --help)\n", usage_error(app, e));
+    fmt::print(stderr, "kiln: {} (kiln --help)\n", usage_error(app, e, argc, argv));
     return kBadUsage;
   } catch (const kiln::Error& e) {
     fmt::print(stderr, "kiln: {}\n", e.what());
@@ -79,7 +96,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    KILN_CHECK(std::fflush(stdout) == 0, io, "cannot write the output; {}", std::strerror(errno));
+    return status;
   } catch (const std::exception& e) {
     fmt::print(stderr, "kiln: {}\n", e.what());
     return kFailed;

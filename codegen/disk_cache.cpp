@@ -30,7 +30,8 @@ constexpr int64_t kMinute = 60, kDay = 24 * 3600;
 
 // Code is run from here: folders that Kiln makes are the user's alone.
 void make_folders(const fs::path& folder) {
-  if (folder.empty() || fs::is_directory(folder)) return;
+  std::error_code unknown;  // mkdir says it better
+  if (folder.empty() || fs::is_directory(folder, unknown)) return;
   make_folders(folder.parent_path());
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw Error(ErrorKind::io, fmt::format("{}: {}", folder.string(), std::strerror(errno)));
@@ -240,7 +241,13 @@ EntryContent DiskCache::read(const Entry& entry) const {
 }
 
 bool DiskCache::remove(const Entry& entry) const {
-  return remove_if_older(fmt::format("{}/{}/{}", folder_, entry.kind, entry.name), entry.used + 1);
+  const std::string path = fmt::format("{}/{}/{}", folder_, entry.kind, entry.name);
+  errno = 0;
+  const bool removed = remove_if_older(path, entry.used + 1);
+  const int error = errno;
+  KILN_CHECK(removed || error == 0 || error == ENOENT, io, "cache entry {} cannot be removed: {}", path,
+             std::strerror(error));
+  return removed;
 }
 
 std::string DiskCache::store_error() const {

@@ -69,7 +69,8 @@ class DiskCache {
   std::vector<Entry> entries() const;
   /// Reads one without marking it as used. Damaged, too, is an entry that stands under another's name.
   EntryContent read(const Entry& entry) const;
-  /// Deletes one, unless it was used or rewritten since it was listed. False if it is still there.
+  /// Deletes one; false if it was used or rewritten since it was listed, or is gone. Throws: io, when it
+  /// cannot be deleted.
   bool remove(const Entry& entry) const;
 
   /// Removes the least recently used entries until the bound holds with room to spare, but none younger than

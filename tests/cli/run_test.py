@@ -262,7 +262,10 @@ class Mistakes(unittest.TestCase):
         self.check([], none)
         self.check(["--nproc", "2", "--"], none)
         self.check(["--", ""], none)
-        self.check(["sleep", "1"], "kiln: run: unknown argument 'sleep' (kiln --help)\n")
+        self.check(["--nproc", "2", "sleep", "1"],
+                   "kiln: run: no -- before the program 'sleep'; expected kiln run --nproc 2 -- sleep 1 "
+                   "(kiln --help)\n")
+        self.check(["--nprocs", "2", "sleep"], "kiln: run: unknown argument '--nprocs' (kiln --help)\n")
         self.check(["--", "/no/such/program"],
                    "kiln: run: cannot start '/no/such/program'; No such file or directory\n")
         self.check(["--", "no-such-program-anywhere"],
