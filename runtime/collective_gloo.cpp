@@ -29,6 +29,7 @@ using Wire = gloo::transport::UnboundBuffer;
 constexpr Milliseconds kForever{int64_t{10} * 365 * 24 * 3600 * 1000};
 constexpr Milliseconds kFarewell{200};      // for the last words of a mesh
 constexpr std::chrono::seconds kNotice{1};  // until the watching thread has seen what another has
+constexpr std::string_view kFailed = "failed: ";  // before what a rank could not join for
 // Channels of the mesh itself; those of its user are small numbers.
 constexpr uint64_t kBye = 1u << 16, kNever = kBye + 1;
 
@@ -292,23 +293,12 @@ class Rendezvous {
         deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout)) {}
 
   std::unique_ptr<GlooMesh> meet(const std::string& interface) {
-    const HostPlace here = HostPlace::here();
-    store_.set(key("arrived", rank_), here.str());
-    std::vector<HostPlace> places;
-    for (const std::string& text : collect("arrived", "")) places.push_back(HostPlace::parse(text));
-    auto mesh = listen(device(interface, here, places));
-    for (int p = 0; p < size_; ++p)
-      if (p != rank_) store_.set(key("address", rank_) + "/" + std::to_string(p), mesh->address_for(p));
-    const std::vector<std::string> addresses = collect("address", "/" + std::to_string(rank_));
-    for (int p = 0; p < size_; ++p) {
-      if (p == rank_) continue;
-      try {
-        mesh->connect(p, addresses[static_cast<size_t>(p)]);
-      } catch (const std::exception& e) {
-        fail("no connection to rank {}: {}", p, plain(e));
-      }
+    try {
+      return join(interface);
+    } catch (const Error& e) {
+      tell(e.what());
+      throw;
     }
-    return mesh;
   }
 
   Seconds left() const { return std::max(Seconds(0.001), Seconds(deadline_ - Clock::now())); }
@@ -328,19 +318,66 @@ class Rendezvous {
  private:
   std::string key(const char* what, int rank) const { return prefix_ + what + "/" + std::to_string(rank); }
 
+  std::unique_ptr<GlooMesh> join(const std::string& interface) {
+    const HostPlace here = HostPlace::here();
+    store_.set(key("arrived", rank_), here.str());
+    std::vector<HostPlace> places;
+    for (const std::string& text : collect("arrived", "")) places.push_back(HostPlace::parse(text));
+    auto mesh = listen(device(interface, here, places));
+    for (int p = 0; p < size_; ++p)
+      if (p != rank_) store_.set(key("address", rank_) + "/" + std::to_string(p), mesh->address_for(p));
+    const std::vector<std::string> addresses = collect("address", "/" + std::to_string(rank_));
+    for (int p = 0; p < size_; ++p) {
+      if (p == rank_) continue;
+      try {
+        mesh->connect(p, addresses[static_cast<size_t>(p)]);
+      } catch (const std::exception& e) {
+        fail("no connection to rank {}: {}", p, plain(e));
+      }
+    }
+    return mesh;
+  }
+
+  /// Whoever waits for this rank learns why it does not come.
+  void tell(const std::string& why) {
+    try {
+      const std::string text = std::string(kFailed) + why;
+      store_.set(key("arrived", rank_), text);
+      for (int p = 0; p < size_; ++p)
+        if (p != rank_) store_.set(key("address", rank_) + "/" + std::to_string(p), text);
+    } catch (const std::exception&) {  // they find out without a reason
+    }
+  }
+
+  /// Throws: what a rank has told, if one has: it may be the one that is lost by now.
+  void check_told() {
+    for (int p = 0; p < size_; ++p) {
+      std::string told;
+      try {
+        told = store_.get(key("arrived", p)).value_or("");
+      } catch (const Error&) {  // the store is gone
+        return;
+      }
+      if (told.starts_with(kFailed)) fail("rank {} failed: {}", p, told.substr(kFailed.size()));
+    }
+  }
+
   /// What every rank has set under that key.
   std::vector<std::string> collect(const char* what, const std::string& tail) {
     std::vector<std::string> all(static_cast<size_t>(size_));
     std::vector<int> missing;
     for (int p = 0; p < size_; ++p) {
       if (p == rank_ && !tail.empty()) continue;
+      std::optional<std::string> value;
       try {
-        std::optional<std::string> value = store_.wait(key(what, p) + tail, left());
-        if (value) all[static_cast<size_t>(p)] = *value;
-        else missing.push_back(p);
+        value = store_.wait(key(what, p) + tail, left());
       } catch (const Error& e) {
+        check_told();
         fail("{}", e.what());
       }
+      if (value && value->starts_with(kFailed)) check_told();
+      if (value) all[static_cast<size_t>(p)] = *value;
+      else missing.push_back(p);
     }
     if (!missing.empty())
       fail("{} of {} did not arrive within {} (were all started, and do they reach the store?)",

@@ -24,6 +24,9 @@ inline Seconds bounded(Seconds timeout) {
   return timeout > kFar ? kFar : timeout > Seconds(0) ? timeout : Seconds(0);
 }
 
+/// The key of why the served store has last refused a rank.
+inline constexpr const char* kRefused = "store/refused";
+
 /// The beginning of a key or value, as much as an error shows.
 inline std::string shown(const std::string& bytes) {
   return bytes.size() <= 200 ? bytes : bytes.substr(0, 200) + "...";

@@ -14,6 +14,7 @@
 
 #include "runtime/rendezvous_file.h"
 #include "runtime/store_grpc.h"
+#include "runtime/store_values.h"
 
 namespace kiln {
 
@@ -160,6 +161,8 @@ void meet(const Rendezvous& place, Store& store, std::optional<RendezvousFile>& 
   if (place.rank == 0) {
     for (int r = 1; r < place.world_size && missing.empty(); ++r)
       if (!store.wait(joined(r), deadline.left())) missing = missing_ranks(store, place.world_size);
+    if (const auto refused = store.get(kRefused); refused && !missing.empty())
+      missing += "; one was refused: " + *refused;
     file.reset();  // before anybody can leave and come again
     store.set(kAll, missing.empty() ? kYes : missing);
   } else {
@@ -185,8 +188,13 @@ World::World(const Rendezvous& place, const WorldOptions& options)
   std::optional<RendezvousFile> file;
   store_ = std::make_shared<OpenStore>(place_.rank == 0 ? serve(place_, file) : connect(place_, deadline));
   meet(place_, *store_, file, deadline);
-  group_ = make_gloo_group(store_, "world", place_.rank, place_.world_size, options.interface,
-                           std::max(deadline.left(), Seconds(1)));
+  try {
+    group_ = make_gloo_group(store_, "world", place_.rank, place_.world_size, options.interface,
+                             std::max(deadline.left(), Seconds(1)));
+  } catch (const Error&) {
+    if (place_.rank == 0) store_->leave();  // which gives the others time to read why
+    throw;
+  }
   group_->set_timeout(timeout_);
 }
 

@@ -41,6 +41,7 @@ class JoinReactor final : public grpc::ServerWriteReactor<Event>, public Presenc
                  kProtocol);
       hub_.join(in.rank(), in.size(), self);
     } catch (const Error& e) {
+      hub_.set(kRefused, e.what());
       Finish({grpc::StatusCode::FAILED_PRECONDITION, e.what()});
       return;
     }
@@ -195,8 +196,8 @@ void check_bind(const std::string& address, int port) {
   }
   freeaddrinfo(found);
   KILN_CHECK(bound, comm,
-             "serve_store: cannot listen on port {} of {}: {} (choose another, or 0 for any free "
-             "port)",
+             "serve_store: cannot listen on port {} of {}: {} (choose another, by MASTER_PORT, or "
+             "0 for any free port)",
              port, address.empty() ? "this host" : address, std::strerror(why));
 }
 

@@ -137,7 +137,8 @@ TEST(World, RankZeroDoesNotCome) {
 TEST(World, OfAnotherSize) {
   const ReservedPort port;
   const auto out = on_threads({place(0, 3, port.number()), place(1, 2, port.number())}, 1);
-  EXPECT_THAT(out[0], HasSubstr("have not come: 1, 2"));
+  EXPECT_THAT(out[0],
+              HasSubstr("have not come: 1, 2; one was refused: rank 1 belongs to a world of 2 ranks"));
   EXPECT_THAT(out[1], HasSubstr("rank 1 belongs to a world of 2 ranks, this store to one of 3"));
 }
 
@@ -177,9 +178,25 @@ TEST(World, ABadInterfaceIsSaid) {
     World world(at, {.timeout = Seconds(timeout), .interface = "nosuch0"});
     return std::string("no error");
   };
-  // Whoever comes second may learn that the other is gone before it looks for the interface.
   EXPECT_THAT(on_threads({place(0, 2, port.number()), place(1, 2, port.number())}, 5, body),
-              ::testing::Contains(HasSubstr("no network interface 'nosuch0'")));
+              Each(HasSubstr("no network interface 'nosuch0'")));
+}
+
+// It is rank 0 or another that fails: the rest say why, and not that it is lost.
+TEST(World, WhatOneRankFailsForIsSaidByAll) {
+  for (const int bad : {0, 1, 2}) {
+    const ReservedPort port;
+    const auto body = [&](const Rendezvous& at, double timeout) {
+      World world(at, {.timeout = Seconds(timeout), .interface = at.rank == bad ? "nosuch0" : ""});
+      return std::string("no error");
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THAT(
+        on_threads({place(0, 3, port.number()), place(1, 3, port.number()), place(2, 3, port.number())}, 20,
+                   body),
+        Each(HasSubstr("no network interface 'nosuch0'")));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  }
 }
 
 TEST(World, LeavingDoesNotWaitForTheLost) {
