@@ -35,7 +35,8 @@ Session::Session(const Options& options, const Corpus& corpus, const Ranks& rank
       optimizer_(model_.parameters(), adamw(options)),
       batches_(options.seed, 0) {
   if (!ranks.group()) return;
-  parallel_.emplace(model_, ranks.group());
+  parallel_.emplace(model_, ranks.group(), kiln::nn::DistributedDataParallelOptions{},
+                    kiln::SourceLoc::current());
   draw_like_no_other_rank();
 }
 

@@ -38,6 +38,8 @@ std::vector<GradientBucket> listed(const Buckets& buckets, const std::vector<Buc
 
 // What a rank tells the others of its model: lines, of which those that are no parameters begin with a mark.
 constexpr char kOther = '+', kFault = '!';
+constexpr const char* kRead = "/read";  // behind a rank's key: it has read what it wants to of the others
+constexpr Seconds kReading{5};          // that ranks whose models differ give each other for that
 
 /// "fc1.weight f32[4,8]" and "fc1.bias f32[8], frozen", then "+buffer steps i64[]" of those that are sent.
 std::string text_of(const NamedTensors& parameters, const NamedTensors& buffers, bool sync) {
@@ -109,8 +111,10 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     caps_ = caps_of(options_, loc);
     choose(all, loc);
   } catch (const Error& e) {  // the others wait for this rank
-    communicator_->group().store()->set(model_key(communicator_->group().rank()),
-                                        kFault + std::string(e.what()));
+    const std::string key = model_key(communicator_->group().rank());
+    communicator_->group().store()->set(key, kFault + std::string(e.what()));
+    communicator_->group().store()->set(key + kRead, "yes");
+    let_others_read();
     throw;
   }
   verify(text_of(all, buffers, options_.init_sync), loc);
@@ -160,18 +164,28 @@ std::string DistributedDataParallel::model_key(int rank) const {
 void DistributedDataParallel::verify(const std::string& mine, Loc loc) {
   ProcessGroup& group = communicator_->group();
   group.store()->set(model_key(group.rank()), mine);
-  for (int peer = 0; peer < group.size(); ++peer) {
+  std::string wrong;
+  for (int peer = 0; peer < group.size() && wrong.empty(); ++peer) {
     const auto theirs = group.store()->wait(model_key(peer), group.timeout());
     KILN_CHECK(theirs, comm,
                "DistributedDataParallel ({}): rank {} waited {:.3g} s for rank {}, which has not come here",
                loc.str(), group.rank(), group.timeout().count(), peer);
-    KILN_CHECK((*theirs)[0] != kFault, comm, "DistributedDataParallel ({}): rank {} has failed: {}",
-               loc.str(), peer, theirs->substr(1));
-    if (*theirs != mine)
-      throw Error(ErrorKind::comm,
-                  fmt::format("DistributedDataParallel ({}): {}", loc.str(),
-                              difference(group.rank(), mine, peer, *theirs)),
-                  loc);
+    if ((*theirs)[0] == kFault) wrong = fmt::format("rank {} has failed: {}", peer, theirs->substr(1));
+    else if (*theirs != mine) wrong = difference(group.rank(), mine, peer, *theirs);
+  }
+  group.store()->set(model_key(group.rank()) + kRead, "yes");
+  if (wrong.empty()) return;
+  let_others_read();
+  throw Error(ErrorKind::comm, fmt::format("DistributedDataParallel ({}): {}", loc.str(), wrong), loc);
+}
+
+/// Whoever ends now may take the store away from those that are reading.
+void DistributedDataParallel::let_others_read() const {
+  ProcessGroup& group = communicator_->group();
+  try {
+    for (int peer = 0; peer < group.size(); ++peer)
+      if (peer != group.rank() && !group.store()->wait(model_key(peer) + kRead, kReading)) return;
+  } catch (const Error&) {  // one is lost
   }
 }
 

@@ -107,6 +107,7 @@ class DistributedDataParallel : public Module {
   void choose(const NamedTensors& tensors, Loc loc);
   std::string model_key(int rank) const;
   void verify(const std::string& mine, Loc loc);
+  void let_others_read() const;
   void broadcast(const NamedTensors& tensors, Loc loc);
 
   Module& module_;

@@ -90,6 +90,10 @@ void act(const std::string& action, double seconds) {
   if (action == "train") train(group, 3);
   if (action == "collect") collect();
   if (action == "forever") train(group, 1 << 30);
+  if (action == "models") {  // each rank builds another
+    kiln::nn::Linear linear(4, 8 + group->rank());
+    const kiln::nn::DistributedDataParallel ddp(linear, group);
+  }
   if (action == "again") {
     distributed::destroy_process_group();
     distributed::init_process_group({.timeout = seconds});

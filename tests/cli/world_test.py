@@ -182,8 +182,18 @@ class Failures(World):
     def test_a_wrong_world_size(self):
         port = free_port()
         done = self.ranks("collect", [plain(0, 2, port), plain(1, 3, port)], limit=2)
-        self.assertIn("rank 1 belongs to a world of 3 ranks, this store to one of 2", done[1][2])
+        why = "rank 1 belongs to a world of 3 ranks, this store to one of 2"
+        self.assertIn("refuses: " + why, done[1][2])
+        self.assertIn("have not come: 1; one was refused: " + why, done[0][2])
         self.assertEqual([status for status, _, _ in done], [3, 3])
+
+    def test_different_models(self):
+        # Whoever finds out first must not take the store away from the other.
+        for _ in range(5):
+            port = free_port()
+            for status, _, err in self.ranks("models", [plain(r, 2, port) for r in (0, 1)]):
+                self.assertEqual(status, 3)
+                self.assertRegex(err, r"world_member.cpp:\d+\): the names or sizes of params\[0\] differ: ")
 
     def test_a_port_in_use(self):
         with socket.socket() as other:
