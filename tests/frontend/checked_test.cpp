@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// KILN_COMPILE=check and check_numerics among ranks: what they ask of the others, all ranks do alike.
+#include "frontend/checked.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "frontend/nn/distributed_data_parallel.h"
+#include "frontend/state.h"
+#include "ir/base/options.h"
+#include "ir/graph.h"
+#include "tests/frontend/nn/ranks.h"
+#include "tests/runtime/doubling_group.h"
+
+namespace kiln {
+namespace {
+
+using ::kiln::testing::fill;
+using ::kiln::testing::Net;
+using ::kiln::testing::numbers;
+using ::kiln::testing::on_ranks;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+struct Checked : ::testing::Test {
+  void SetUp() override { set_option("KILN_COMPILE", "check"); }
+  void TearDown() override { set_option("KILN_COMPILE", ""); }
+};
+
+/// What was computed in f32 and is f64 is as exact as f32.
+TEST_F(Checked, CoarseValuesInAFineType) {
+  const auto f = compile([](const Tensor& x) {
+    const Tensor y = tanh(matmul(x, x)).to(DType::f64);
+    return sum(exp(y) * y);
+  });
+  f(numbers({40, 40}, 3));
+}
+
+TEST_F(Checked, SumsOfUnequalPieces) {
+  const auto got = on_ranks(2, [](int r, auto group) -> std::string {
+    Net net;
+    fill(net, 1);
+    nn::DistributedDataParallel ddp(net, group);
+    optim::SGD sgd(net.parameters(), {.lr = 0.1});
+    const auto step = compile([&](const Tensor& x) {
+      sgd.zero_grad();
+      sum(square(ddp(x))).backward();
+      sgd.step();
+    });
+    for (int s = 0; s < 3; ++s) step(numbers({5, 6}, 10 * s + r));
+    return "ok";
+  });
+  EXPECT_THAT(got, Each("ok"));
+}
+
+/// The interpreter, wrong by one in the first output.
+struct Wrong : detail::Program {
+  explicit Wrong(const Graph& graph) : g(graph) {}
+  void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
+    const std::vector<HostTensor> results = interpret(g, inputs);
+    for (size_t i = 0; i < results.size(); ++i) copy_elements(results[i].ref, outputs[i].ref);
+    *static_cast<float*>(outputs[0].ref.data) += 1;
+  }
+  const Graph& g;
+};
+
+/// Other ranks may have found nothing: a sum is made once by the program, and once to know what is right.
+TEST(Check, BlamingAsksNoOtherRank) {
+  full({1}, 0);  // the library is ready
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[3] arg
+  %1 = f32[3] exp %0
+  %2 = f32[32] all_reduce %1, %1 {group=0}
+  %3 = f32[32] exp %2
+  %4 = f32[3] slice %3 {starts=[16], stops=[19], steps=(1)}
+  output %4
+})");
+  testing::DoublingGroup group;
+  detail::state().groups = {&group};
+  HostTensor x = make_host_tensor(DType::f32, {3}), y = make_host_tensor(DType::f32, {3});
+  for (int i = 0; i < 3; ++i) static_cast<float*>(x.ref.data)[i] = 0.1f * static_cast<float>(i);
+  try {
+    detail::check_against_reference(std::make_unique<Wrong>(g), g, {})->run({&x, 1}, {&y, 1});
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "check: output 0 of g differs from eager, but no single op does when each is "
+                 "computed apart: fusion or memory planning is wrong (please report this)");
+  }
+  detail::state().groups.clear();
+  EXPECT_EQ(group.counts.size(), 2u);
+}
+
+/// One rank has something to blame, the others go with it instead of waiting for it in their next step.
+TEST(CheckNumerics, AnOpOfOneRankIsNamedOnIt) {
+  const auto got = on_ranks(
+      3,
+      [](int r, auto group) -> std::string {
+        Net net;
+        fill(net, 1);
+        nn::DistributedDataParallel ddp(net, group);
+        const auto step = compile(
+            [&](const Tensor& x, const Tensor& z) {
+              sum(square(ddp(x))).backward();
+              return log(z);
+            },
+            {.check_numerics = true});
+        for (int s = 0; s < 3; ++s) step(numbers({5, 6}, 10 * s + r), full({1}, r == 1 && s == 1 ? 0. : 1.));
+        return "ok";
+      },
+      600);
+  EXPECT_THAT(got[1], HasSubstr("check_numerics: `log` (checked_test.cpp:"));
+  for (int r : {0, 2})
+    EXPECT_THAT(got[static_cast<size_t>(r)],
+                HasSubstr("check_numerics: a result of another rank is not finite"));
+}
+
+}  // namespace
+}  // namespace kiln
