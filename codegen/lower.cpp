@@ -504,22 +504,18 @@ class Lowering {
     }
   }
 
-  /// Whether a work writes the memory of an input.
-  bool overwrites(int work) const {
-    const std::vector<int>& writes = works_[work].writes;
-    return std::any_of(overwrites_.begin(), overwrites_.end(), [&](const Overwrite& o) {
-      return std::count(writes.begin(), writes.end(), o.cell) > 0;
-    });
-  }
-
   void emit(const std::vector<std::vector<int>>& intervals) {
+    std::set<int> unmade;  // guards that no launch so far has made
+    for (const Work& w : works_)
+      for (int c : w.writes)
+        if (std::count(guards_.begin(), guards_.end(), c)) unmade.insert(c);
     for (const auto& interval : intervals) {
       bool barrier = !plan().launches.empty();
-      const bool writes = std::any_of(interval.begin(), interval.end(), [&](int i) { return overwrites(i); });
-      if (writes && !guards_.empty() && plan().guarded_from < 0)
+      if (unmade.empty() && !guards_.empty() && plan().guarded_from < 0)
         plan().guarded_from = static_cast<int32_t>(plan().launches.size());
       for (int i : interval) {
         const Work& w = works_[i];
+        for (int c : w.writes) unmade.erase(c);
         Launch l;
         l.kind = w.kind;
         l.kernel = w.kernel;

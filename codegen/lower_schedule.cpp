@@ -123,6 +123,11 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
   std::vector<int> guards;
   for (int c : guard_cells)
     if (writer[c] >= 0) guards.push_back(writer[c]);
+  // Ranks that fail have said nothing to the others yet, where no guard is made from a sum.
+  for (size_t w = 0; w < works.size(); ++w)
+    for (int g : guards)
+      if (works[w].kind == LaunchKind::start && !order.reaches(static_cast<int>(w), g))
+        order.add(g, static_cast<int>(w));
   for (size_t i = 0; i < overwrites.size(); ++i) {
     const int w = writer[overwrites[i].cell];
     if (w >= 0 && !honour(works, overwrites[i], guards, w, order)) clashes.push_back(static_cast<int>(i));

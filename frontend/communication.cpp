@@ -63,18 +63,23 @@ Communication joined(std::span<const Communication* const> parts) {
   return c;
 }
 
-GroupScope::GroupScope(std::span<const std::shared_ptr<Communicator>> communicators)
-    : before_(std::move(state().groups)) {
-  state().groups.clear();
-  for (const auto& c : communicators) state().groups.push_back(&c->group());
+GroupScope::GroupScope(std::span<const std::shared_ptr<Communicator>> communicators,
+                       const Communication& calls)
+    : groups_before_(std::move(state().groups)), announce_before_(std::move(state().announce)) {
+  State& s = state();
+  s.groups.clear();
+  for (const auto& c : communicators) s.groups.push_back(&c->group());
+  s.announce = nullptr;
+  if (calls.plans.empty()) return;
+  s.announce = [communicators, plans = calls.plans]() mutable {
+    for (size_t i = 0; i < plans.size(); ++i)
+      if (plans[i]) communicators[i]->begin_call(plans[i], {"agreement", plans[i]->collectives[0].loc});
+    plans.clear();
+  };
 }
-GroupScope::~GroupScope() { state().groups = std::move(before_); }
-
-void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communicator>> communicators) {
-  for (size_t i = 0; i < c.plans.size(); ++i) {
-    if (!c.plans[i]) continue;
-    communicators[i]->begin_call(c.plans[i], {"agreement", c.plans[i]->collectives[0].loc});
-  }
+GroupScope::~GroupScope() {
+  state().groups = std::move(groups_before_);
+  state().announce = std::move(announce_before_);
 }
 
 std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc) {

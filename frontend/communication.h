@@ -3,6 +3,7 @@
 // communicates, and the calls that ranks make together.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,19 +24,20 @@ Communication communication_of(const Graph& g);
 Communication joined(std::span<const Communication* const> parts);
 
 /// While alive, collectives that this thread evaluates or runs find the groups of `communicators` by place.
+/// The first of them begins a call of every group that `calls` uses: not before, for a step may fail by then,
+/// and what has begun the other ranks wait for.
 class GroupScope {
  public:
-  explicit GroupScope(std::span<const std::shared_ptr<Communicator>> communicators);
+  explicit GroupScope(std::span<const std::shared_ptr<Communicator>> communicators,
+                      const Communication& calls);
   ~GroupScope();
   GroupScope(const GroupScope&) = delete;
   GroupScope& operator=(const GroupScope&) = delete;
 
  private:
-  std::vector<ProcessGroup*> before_;
+  std::vector<ProcessGroup*> groups_before_;
+  std::function<void()> announce_before_;
 };
-
-/// Begins a call of every group that `c` uses.
-void begin_calls(const Communication& c, std::span<const std::shared_ptr<Communicator>> communicators);
 
 /// What ranks agree on before the sums of `buckets`, each of which is of tensors of these types.
 std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc);

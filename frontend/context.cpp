@@ -23,6 +23,7 @@ void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
 void host_all_reduce(int64_t group, const TensorRef& t) {
   const std::vector<ProcessGroup*>& groups = state().groups;
   KILN_ASSERT(static_cast<size_t>(group) < groups.size(), "no process group {} on this thread", group);
+  if (state().announce) state().announce();
   groups[static_cast<size_t>(group)]
       ->all_reduce(t.data, t.numel(), t.dtype, ReduceOp::sum, {"backward", state().user_loc()})
       ->wait();

@@ -241,8 +241,7 @@ void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
   try {
     std::vector<std::shared_ptr<Communicator>> groups;
     if (!stage.program->communication.plans.empty()) groups = communicators();
-    const GroupScope scope(groups);
-    begin_calls(stage.program->communication, groups);
+    const GroupScope scope(groups, stage.program->communication);
     stage.program->run(inputs, outputs);
     for (size_t i = 0; i < worst.size(); ++i)
       KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],

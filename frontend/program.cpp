@@ -18,16 +18,17 @@ namespace {
 /// The reference: every node by its row's evaluation; in-place outputs are copied at the end.
 class InterpretedProgram : public Program {
  public:
-  explicit InterpretedProgram(Graph g) : graph_(std::move(g)) {}
+  explicit InterpretedProgram(Graph g) : graph_(std::move(g)), checks_(graph_) {
+    std::erase_if(checks_.outputs, [](const GraphOutput& o) { return !o.guard; });
+    checks_ = eliminate_dead_code(checks_);
+    if (!communicates(graph_) || communicates(checks_)) checks_.outputs.clear();
+  }
   void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
     std::vector<HostTensor> in(inputs.begin(), inputs.end());
     for (size_t i = 0; i < in.size(); ++i) in[i].ref.dtype = graph_.type(graph_.inputs[i].value).dtype;
+    if (!checks_.outputs.empty() && fails(checks_, interpret(checks_, in), outputs)) return;
     const std::vector<HostTensor> results = interpret(graph_, in);
-    if (!guards_hold(graph_, results)) {
-      for (size_t i = 0; i < outputs.size(); ++i)
-        if (graph_.outputs[i].guard && results[i].ref.data) copy_elements(results[i].ref, outputs[i].ref);
-      return;
-    }
+    if (fails(graph_, results, outputs)) return;
     // A result may share memory with an input that another result replaces: read all before writing any.
     std::vector<HostTensor> copies;
     for (const HostTensor& r : results) {
@@ -38,7 +39,26 @@ class InterpretedProgram : public Program {
   }
 
  private:
+  static bool communicates(const Graph& g) {
+    return std::any_of(g.nodes.begin(), g.nodes.end(),
+                       [](const Node& n) { return n.op == op("all_reduce"); });
+  }
+  /// Whether a guard of `g` does not hold; then what the guards hold is given out.
+  bool fails(const Graph& g, const std::vector<HostTensor>& results,
+             std::span<const HostTensor> outputs) const {
+    if (guards_hold(g, results)) return false;
+    size_t out = 0;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!g.outputs[i].guard) continue;
+      while (!graph_.outputs[out].guard) ++out;
+      if (results[i].ref.data) copy_elements(results[i].ref, outputs[out].ref);
+      ++out;
+    }
+    return true;
+  }
+
   Graph graph_;
+  Graph checks_;  ///< the guards alone, where they are made before ranks communicate; else without outputs
 };
 
 /// Compiled kernels. Inputs of kind scalar and outputs in place are known to the plan by position.
@@ -74,7 +94,8 @@ class NativeProgram : public Program {
                      .profiler = profiler_.get(),
                      .timeline = context().timeline(),
                      .groups = state().groups,
-                     .sites = sites_});
+                     .sites = sites_,
+                     .announce = &state().announce});
   }
   int64_t arena_bytes() const { return executable_.arena_bytes({}); }
   /// Bytes to move and FLOPs of each launch.

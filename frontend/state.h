@@ -2,6 +2,7 @@
 // The thread-local state of the frontend, and the default generator.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "frontend/impl.h"
@@ -26,6 +27,7 @@ struct State {
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
   std::vector<ProcessGroup*> groups;  ///< that collectives evaluated on this thread name by place
+  std::function<void()> announce;     ///< called before the first of them; may be empty
 
   /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;

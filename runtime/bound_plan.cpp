@@ -84,6 +84,11 @@ void place_barriers(const Plan& plan, BoundPlan& bound) {
   }
   bound.phases.push_back(static_cast<int32_t>(bound.launches.size()));
   if (bound.guarded_from == bound.launches.size()) bound.guarded_phase = bound.phase_count();
+  const auto guarded = bound.launches.begin() + static_cast<int64_t>(bound.guarded_from);
+  const auto starts = [](const BoundLaunch& l) { return l.kind == LaunchKind::start; };
+  if (guarded == bound.launches.end() || std::any_of(bound.launches.begin(), guarded, starts)) return;
+  bound.announced_from = bound.guarded_from;
+  bound.announced_phase = bound.guarded_phase;
 }
 
 }  // namespace

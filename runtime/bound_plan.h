@@ -49,6 +49,10 @@ struct BoundPlan {
   std::vector<int32_t> phases;  ///< first launch of each, between the places where threads meet; and the end
   size_t guarded_from = 0;  ///< launches from this one on need their guards to hold; a phase begins with it
   int guarded_phase = 0;
+  /// Where it is certain that the collectives will be started: with the first guarded launch, or, where one
+  /// is started before that, at once.
+  size_t announced_from = 0;
+  int announced_phase = 0;
   std::vector<int64_t> offsets, sizes;  ///< by buffer; bytes
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;  ///< of the launch that needs most, for one thread

@@ -57,6 +57,9 @@ class Collectives {
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
+  void announce() {
+    if (call_.announce && *call_.announce && !plan_.collectives.empty()) (*call_.announce)();
+  }
   void start(int32_t i) {
     const PlanCollective& c = plan_.collectives[static_cast<size_t>(i)];
     const size_t at = static_cast<size_t>(i);
@@ -111,6 +114,7 @@ struct Executable::Frame {
   /// The launches of one phase.
   void phase(int i, int share, int size) const {
     if (i >= bound->guarded_phase && !guards_hold()) return;
+    if (i == bound->announced_phase && share == 0) collectives->announce();
     for (int32_t l = bound->phases[static_cast<size_t>(i)]; l < bound->phases[static_cast<size_t>(i) + 1];
          ++l)
       launch(bound->launches[static_cast<size_t>(l)], share, size);
@@ -216,6 +220,7 @@ void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& ca
   const int64_t start = timeline_now();
   int64_t last = start;
   for (size_t i = 0; i < ns.size() && (i < frame.bound->guarded_from || frame.guards_hold()); ++i) {
+    if (i == frame.bound->announced_from) frame.collectives->announce();
     team.run(1, [&](int, int share) { frame.launch(frame.bound->launches[i], share, team.size()); });
     const int64_t now = timeline_now();
     ns[i] = now - last;

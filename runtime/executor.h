@@ -36,6 +36,8 @@ struct Invocation {
   Timeline* timeline = nullptr;       ///< gets a span for every launch and collective (adds barriers)
   std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
   std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
+  /// Called by a plan with collectives before it starts the first, and not if a guard keeps it from that.
+  const std::function<void()>* announce = nullptr;
 };
 
 /// A plan with its kernels. Threads: any number of calls at once.

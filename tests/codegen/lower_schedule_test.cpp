@@ -56,6 +56,23 @@ TEST(Schedule, OverwriteWaitsForGuards) {
   schedule({work({0}, {1}, true), work({1}, {3})}, {{1, 0}}, {3}, 4, clashes);
   EXPECT_EQ(clashes, std::vector<int>{0});
 }
+/// Ranks whose guards do not hold take part in nothing, unless a guard is made from the sum.
+TEST(Schedule, CollectivesWaitForGuards) {
+  std::vector<int> clashes;
+  const auto collective = [](int from, int started, int sum) {
+    Work start = work({from}, {started}), wait = work({started}, {sum});
+    start.kind = LaunchKind::start;
+    wait.kind = LaunchKind::wait;
+    return std::vector<Work>{start, wait};
+  };
+  std::vector<Work> works = collective(0, 1, 2);
+  works.push_back(work({5}, {3}));
+  works.push_back(work({3}, {4}));  // the guard
+  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes), (Intervals{{2}, {3}, {0}, {1}}));
+  works[2] = work({2}, {3});
+  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes), (Intervals{{0}, {1}, {2}, {3}}));
+  EXPECT_TRUE(clashes.empty());
+}
 
 TEST(InPlace, OnlyWhereEveryReadIsAtThePlaceWritten) {
   loop::Kernel k;

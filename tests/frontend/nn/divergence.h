@@ -49,6 +49,7 @@ struct Scenario {
   std::string why = {};
   int at = 2;                  ///< which step
   bool leaves = false;         ///< the rank that diverged ends there
+  bool skips = false;          ///< it goes on after an Error
   int64_t rows = 5;            ///< of that rank's batch in that step
   bool eager_goes_on = false;  ///< it is an error only when compiled
 };
