@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings by DistributedDataParallel in which one rank does something else than the others in one step, and
 // how they end. Ranks are threads (distributed_data_parallel_divergence_test.cpp) or processes
-// (tests/cli/divergence_test.py).
+// (divergence_test.py).
 #pragma once
 
 #include <functional>
