@@ -3,14 +3,22 @@
 // because Gloo's end the process when ranks disagree on a size (its thread throws), reduce in the order of a
 // ring, and do not say which rank is missing.
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/loop.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <net/if.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <future>
+#include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -27,8 +35,8 @@ using Milliseconds = std::chrono::milliseconds;
 using Wire = gloo::transport::UnboundBuffer;
 
 constexpr Milliseconds kForever{int64_t{10} * 365 * 24 * 3600 * 1000};
-constexpr Milliseconds kFarewell{200};      // for the last words of a mesh
-constexpr std::chrono::seconds kNotice{1};  // until the watching thread has seen what another has
+constexpr Milliseconds kFarewell{200};            // for the last words of a mesh
+constexpr std::chrono::seconds kNotice{1};        // until the watching thread has seen what another has
 constexpr std::string_view kFailed = "failed: ";  // before what a rank could not join for
 // Channels of the mesh itself; those of its user are small numbers.
 constexpr uint64_t kBye = 1u << 16, kNever = kBye + 1;
@@ -44,6 +52,54 @@ std::string plain(const std::exception& e) {
   return text.starts_with("[") && place != std::string::npos ? text.substr(place + 2) : text;
 }
 
+/// Runs jobs on the thread of a Gloo device. A thread that sends holds its connection's lock; if a packet of
+/// that connection wakes Gloo's thread there, that one asks for the lock without waiting for it, again and
+/// again, and where both have one CPU to share, the sender goes on milliseconds later. Gloo's own thread
+/// never meets itself. Threads: any.
+class LoopJobs final : public gloo::transport::tcp::Handler {
+ public:
+  explicit LoopJobs(std::shared_ptr<gloo::transport::tcp::Device> device)
+      : device_(std::move(device)), signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (signal_ < 0) throw Error(ErrorKind::device, fmt::format("eventfd: {}", std::strerror(errno)));
+    device_->registerDescriptor(signal_, EPOLLIN, this);
+  }
+  ~LoopJobs() override {
+    device_->unregisterDescriptor(signal_, this);
+    ::close(signal_);
+  }
+  LoopJobs(const LoopJobs&) = delete;
+  LoopJobs& operator=(const LoopJobs&) = delete;
+
+  /// Blocks: until it has run. Throws what it throws.
+  void run(std::function<void()> job) {
+    std::packaged_task<void()> task(std::move(job));
+    std::future<void> done = task.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(task));
+    }
+    eventfd_write(signal_, 1);
+    done.get();
+  }
+
+ private:
+  void handleEvents(int) override {
+    eventfd_t count = 0;
+    eventfd_read(signal_, &count);
+    std::vector<std::packaged_task<void()>> jobs;
+    {
+      const std::lock_guard lock(mutex_);
+      jobs.swap(jobs_);
+    }
+    for (auto& job : jobs) job();
+  }
+
+  const std::shared_ptr<gloo::transport::tcp::Device> device_;
+  const int signal_;
+  std::mutex mutex_;
+  std::vector<std::packaged_task<void()>> jobs_;
+};
+
 class GlooMesh final : public Mesh {
  public:
   /// Listens; connect() makes it a mesh.
@@ -51,6 +107,7 @@ class GlooMesh final : public Mesh {
       : rank_(rank), size_(size), departed_(static_cast<size_t>(size)) {
     const SignalsBlocked blocked;  // Gloo starts a thread, which writes to sockets that may be closed
     device_ = gloo::transport::tcp::CreateDevice(where);
+    jobs_.emplace(std::dynamic_pointer_cast<gloo::transport::tcp::Device>(device_));
     wires_ = device_->createContext(rank, size);
     wires_->setTimeout(std::chrono::ceil<Milliseconds>(timeout / 5));  // Gloo waits 5 times that for a peer
     for (const int p : others()) addresses_.push_back(wires_->createPair(p)->address().bytes());
@@ -125,7 +182,7 @@ class GlooMesh final : public Mesh {
   template <typename Op>
   void guarded(int peer, const Op& op) {
     try {
-      op();
+      jobs_->run(op);
     } catch (const std::exception& e) {
       broken(peer, plain(e));
     }
@@ -232,6 +289,7 @@ class GlooMesh final : public Mesh {
 
   const int rank_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
+  std::optional<LoopJobs> jobs_;
   std::shared_ptr<gloo::transport::Context> wires_;
   std::vector<std::vector<char>> addresses_;
 
