@@ -69,7 +69,8 @@ class EagerBuilder : public Builder {
 /// The part of the tape that a root needs, numbered as values of an EagerBuilder.
 class Tape {
  public:
-  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root, SourceLoc loc) : b_(b), loc_(loc) {
+  Tape(EagerBuilder& b, const std::shared_ptr<GradNode>& root, SourceLoc loc, GradWatch& watch)
+      : b_(b), loc_(loc), watch_(watch) {
     collect(root);
     std::sort(nodes_.begin(), nodes_.end(), [](auto& x, auto& y) { return x->sequence < y->sequence; });
     for (const auto& n : nodes_) number(n);
@@ -162,7 +163,8 @@ class Tape {
         KILN_ASSERT(at != call.inputs.end(), "input {} of a compiled forward is not on the tape", input);
         give(static_cast<size_t>(at - call.inputs.begin()), b_.add(g));
       };
-      boundary.backward(call.outputs, known, pass_on, loc_);
+      boundary.backward(call.outputs, known, {pass_on, [this](bool begins) { watch_.compiles(begins); }},
+                        loc_);
     };
   }
 
@@ -180,6 +182,7 @@ class Tape {
 
   EagerBuilder& b_;
   SourceLoc loc_;
+  GradWatch& watch_;
   std::vector<std::shared_ptr<GradNode>> nodes_;
   std::unordered_map<GradNode*, bool> seen_;
   std::unordered_map<TensorImpl*, Value> leaf_values_;
@@ -237,6 +240,10 @@ void GradWatch::ready(const ImplPtr& leaf, const Tensor& gradient) {
   leaf->observer->ready(leaf, gradient, loc_);
 }
 
+void GradWatch::compiles(bool begins) {
+  for (const auto& observer : expected_) observer->compiles(begins, loc_);
+}
+
 void GradWatch::end() {
   for (const auto& observer : told_) observer->end(loc_);
 }
@@ -266,7 +273,7 @@ void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, co
     // A backward is no part of the trace that it interrupts, but the hooks it calls are.
     const TraceSwitch aside(nullptr, state().cursor);
     EagerBuilder b;
-    Tape tape(b, node, loc);
+    Tape tape(b, node, loc, watch);
     BackwardRequest request;
     request.tape = tape.entries;
     request.seeds = {{tape.value_of.at(node.get()), b.add(seed_gradient(like, gradient, loc))}};

@@ -16,10 +16,14 @@ using BoundaryGrads = std::vector<std::pair<int, Tensor>>;
 
 struct GradBoundary {
   virtual ~GradBoundary() = default;
-  using Give = std::function<void(int input, const Tensor& gradient)>;
+  /// Who runs a backward.
+  struct Caller {
+    std::function<void(int input, const Tensor& gradient)> give;
+    std::function<void(bool begins)> compiles;  ///< before and after what runs is compiled
+  };
   /// Runs the compiled backward of `outputs` for gradients of some, calling the hooks of values made in the
   /// forward; gives the gradient of each input as soon as it is complete.
-  virtual void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+  virtual void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Caller& caller,
                         SourceLoc loc) = 0;
   /// Whether others of `outputs` depend on result `output`: its gradient is complete only on the way, and its
   /// hooks are called there.

@@ -57,6 +57,8 @@ struct GradObserver {
   /// `leaf`'s gradient is complete. Eagerly the backward still runs, and `gradient` is what its end will add
   /// to `leaf.grad`; inside a compiled callable `leaf.grad` belongs to the trace, and `gradient` does not.
   virtual void ready(const ImplPtr& leaf, const Tensor& gradient, SourceLoc loc) = 0;
+  /// What will make the gradients is compiled from now on, or has been.
+  virtual void compiles(bool begins, SourceLoc loc) = 0;
   /// The backward is over: every leaf has its gradient.
   virtual void end(SourceLoc loc) = 0;
   /// An exception has ended the backward.
@@ -70,6 +72,7 @@ class GradWatch {
   /// The backward may find a gradient of `leaf`.
   void expect(const TensorImpl& leaf);
   void ready(const ImplPtr& leaf, const Tensor& gradient);
+  void compiles(bool begins);
   /// Each observer once, in the order in which their first leaves were ready: the same on all ranks.
   void end();
   void failed(const std::string& why);

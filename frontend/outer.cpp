@@ -82,10 +82,12 @@ OuterBackward::Part OuterBackward::part(const OuterGraph& outer, const std::vect
 }
 
 const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& with_grad,
-                                                     const std::set<int>& hooked) {
+                                                     const std::set<int>& hooked,
+                                                     const std::function<void(bool begins)>& compiles) {
   std::lock_guard lock(mutex_);
   Variant& v = variants_[{with_grad, hooked}];
   if (!v.empty()) return v;
+  compiles(true);
   std::vector<Value> roots;
   for (int i : with_grad) roots.push_back(root_value(i));
   OuterGraph outer = outer_backward(*recorder_, roots, hooked);
@@ -109,6 +111,7 @@ const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& wit
     }
     parts.push_back(std::move(p));
   }
+  compiles(false);
   return v = std::move(parts);
 }
 
@@ -141,7 +144,7 @@ bool OuterBackward::inner(int root, const std::vector<int>& roots) const {
 }
 
 void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, const BoundaryGrads& grads,
-                        const GradBoundary::Give& give, SourceLoc loc) {
+                        const GradBoundary::Caller& caller, SourceLoc loc) {
   std::vector<int> with_grad;
   std::vector<Tensor> results;
   std::vector<uint64_t> scalars = call.scalars;
@@ -154,7 +157,7 @@ void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, co
     if (!hooks->empty()) hooked.insert(value);
   for (int root : roots)
     if (!inner(root, roots)) hooked.erase(root_value(root).id);
-  for (const Part& part : variant(with_grad, hooked)) {
+  for (const Part& part : variant(with_grad, hooked, caller.compiles)) {
     std::vector<HostTensor> outputs;
     for (const Type& t : part.outputs) {
       results.emplace_back(make_impl(t.dtype, sizes_of(t)));
@@ -168,7 +171,7 @@ void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, co
     if (part.program) part.program->run(part_inputs(part, call, scalars, results, loc), outputs);
     for (const Part::Action& a : part.actions) {
       const Tensor g = results[static_cast<size_t>(a.result)];
-      if (a.hooked < 0) give(a.input, g);
+      if (a.hooked < 0) caller.give(a.input, g);
       else results.push_back(run_hooks(*call.hooks.at(a.hooked), g).contiguous());
     }
   }
@@ -194,11 +197,11 @@ std::shared_ptr<GradNode> CallBoundary::result(const TensorImpl& t, int root,
   return node;
 }
 
-void CallBoundary::backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+void CallBoundary::backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Caller& caller,
                             SourceLoc loc) {
   KILN_ASSERT(call_, "a compiled forward without memory is differentiated");
   const std::shared_ptr<const SavedCall> call = call_;  // a hook may consume it
-  outer_->run(*call, outputs, grads, give, loc);
+  outer_->run(*call, outputs, grads, caller, loc);
 }
 
 void CallBoundary::consume(const std::vector<int>& outputs) {

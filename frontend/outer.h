@@ -49,7 +49,7 @@ class OuterBackward {
   bool inner(int root, const std::vector<int>& roots) const;
   /// Runs the backward of `roots` for the given root gradients. Threads: any.
   void run(const SavedCall& call, const std::vector<int>& roots, const BoundaryGrads& grads,
-           const GradBoundary::Give& give, SourceLoc loc);
+           const GradBoundary::Caller& caller, SourceLoc loc);
 
  private:
   /// What root gradients flow through.
@@ -72,7 +72,8 @@ class OuterBackward {
   using Variant = std::vector<Part>;
 
   void explore(int root);
-  const Variant& variant(const std::vector<int>& with_grad, const std::set<int>& hooked);
+  const Variant& variant(const std::vector<int>& with_grad, const std::set<int>& hooked,
+                         const std::function<void(bool begins)>& compiles);
   Part part(const OuterGraph& outer, const std::vector<Value>& known, const std::vector<Value>& wanted) const;
   static std::vector<HostTensor> part_inputs(const Part& part, const SavedCall& call,
                                              std::vector<uint64_t>& scalars,
@@ -97,7 +98,7 @@ class CallBoundary : public GradBoundary, public std::enable_shared_from_this<Ca
   std::shared_ptr<GradNode> result(const TensorImpl& t, int root, const std::vector<GradEdge>& inputs,
                                    SourceLoc loc);
 
-  void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Give& give,
+  void backward(const std::vector<int>& outputs, const BoundaryGrads& grads, const Caller& caller,
                 SourceLoc loc) override;
   bool inner(int output, const std::vector<int>& outputs) const override {
     return outer_->inner(output, outputs);

@@ -88,6 +88,7 @@ struct DistributedDataParallel::Observer : detail::GradObserver {
   void ready(const detail::ImplPtr& leaf, const Tensor& gradient, SourceLoc loc) override {
     ddp.ready(*leaf, gradient, loc);
   }
+  void compiles(bool begins, SourceLoc loc) override { ddp.compiles(begins, loc); }
   void end(SourceLoc loc) override { ddp.end(loc); }
   void failed(const std::string& why, SourceLoc loc) override { ddp.failed(why, loc); }
   DistributedDataParallel& ddp;
@@ -297,6 +298,11 @@ void DistributedDataParallel::end(Loc loc) {
 }
 
 /// The backward can be tried again, unless collectives had been started. In a trace nothing has run yet.
+void DistributedDataParallel::compiles(bool begins, Loc loc) {
+  if (begins) communicator_->building(fmt::format("the backward at {}", loc.str()));
+  else communicator_->built();
+}
+
 void DistributedDataParallel::failed(const std::string& why, Loc loc) {
   if (phase_ != Phase::armed || detail::tracing()) return;
   reducer_->abandon(fmt::format("the backward at {} failed: {}", loc.str(), why));

@@ -99,6 +99,7 @@ class DistributedDataParallel : public Module {
   void prepare(Loc loc);
   void ready(const detail::TensorImpl& leaf, const Tensor& gradient, Loc loc);
   void end(Loc loc);
+  void compiles(bool begins, Loc loc);
   void failed(const std::string& why, Loc loc);
   void begin_step();
   void rebuild(Loc loc);

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "tests/frontend/nn/ranks.h"
 #include "tests/runtime/watched_group.h"
 
@@ -254,6 +256,68 @@ TEST(BucketReducer, RanksThatWaitForUnusedParametersAreToldTheirNames) {
   EXPECT_THAT(got[0], ::testing::StartsWith("invalid: DistributedDataParallel ("));
   for (const std::string& s : got)
     EXPECT_THAT(s, HasSubstr("no gradient came for spare.weight, spare.bias, which were not used"));
+}
+
+/// A store that keeps what is said to others of builds.
+class NotingStore : public Store {
+ public:
+  explicit NotingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  std::vector<std::string> notes() {
+    const std::lock_guard lock(mutex_);
+    return notes_;
+  }
+  void set(const std::string& key, const std::string& value) override {
+    for (const char* state : {"building", "ready"}) {
+      const std::lock_guard lock(mutex_);
+      if (value.find(state) != std::string::npos) notes_.push_back(value);
+    }
+    store_->set(key, value);
+  }
+  std::string set_once(const std::string& k, const std::string& v) override { return store_->set_once(k, v); }
+  std::optional<std::string> get(const std::string& key) override { return store_->get(key); }
+  std::optional<std::string> wait(const std::string& key, Seconds timeout,
+                                  const std::string& known) override {
+    return store_->wait(key, timeout, known);
+  }
+  int64_t add(const std::string& key, int64_t n) override { return store_->add(key, n); }
+  void erase(const std::string& key) override { store_->erase(key); }
+  std::vector<int> lost() override { return store_->lost(); }
+  void leave() override { store_->leave(); }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::vector<std::string> notes_;
+};
+struct NotingGroup : WatchedGroup {
+  explicit NotingGroup(const std::shared_ptr<ProcessGroup>& group)
+      : WatchedGroup(group), noting(std::make_shared<NotingStore>(group->store())) {}
+  std::shared_ptr<Store> store() const override { return noting; }
+  const std::shared_ptr<NotingStore> noting;
+};
+
+/// C-20: a backward outside the callable is compiled when it first runs, and others wait for it.
+TEST(BucketReducer, OthersKnowOfABackwardThatIsCompiled) {
+  for (const std::string& s : on_ranks(2, [](int r, auto local) -> std::string {
+         const auto group = std::make_shared<NotingGroup>(local);
+         Net net;
+         DistributedDataParallel ddp(net, group);
+         auto forward = compile([&](const Tensor& x) { return ddp(x); });
+         std::string said;
+         for (int step = 0; step < 3; ++step) {
+           const Tensor y = sum(forward(numbers({5, 6}, r)));
+           const size_t before = group->noting->notes().size();
+           y.backward();
+           const std::vector<std::string> notes = group->noting->notes();
+           const bool building = notes.size() > before + 1 &&
+                                 notes[before].find("building") != std::string::npos &&
+                                 notes[before].find("the backward at ") != std::string::npos &&
+                                 notes[before + 1].find("ready") != std::string::npos;
+           said += building ? "building " : "nothing ";
+         }
+         return said;
+       }))
+    EXPECT_EQ(s, "building nothing nothing ");
 }
 
 TEST(BucketReducer, BackwardsInsideAndOutsideOfACallableAreNotMixed) {
