@@ -2,11 +2,13 @@
 #include "frontend/nn/distributed_data_parallel.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "frontend/communication.h"
 #include "frontend/dispatch.h"
 #include "frontend/nn/bucket_reducer.h"
 #include "frontend/state.h"
+#include "ir/base/log.h"
 #include "ir/base/text.h"
 #include "ir/buckets.h"
 
@@ -265,7 +267,14 @@ void DistributedDataParallel::prepare(Loc loc) {
 
 /// A parameter has its gradient.
 void DistributedDataParallel::ready(const detail::TensorImpl& leaf, const Tensor& gradient, Loc loc) {
-  if (phase_ == Phase::idle) return;
+  if (phase_ == Phase::idle) {
+    if (sync_ && !forward_loc_.known() && !std::exchange(passed_by_, true))
+      log(LogLevel::warn,
+          "backward ({}): gradients of a DistributedDataParallel stay this rank's own, since no forward has "
+          "gone through it (call it, not the module that it wraps)",
+          loc.str());
+    return;
+  }
   KILN_CHECK(
       phase_ != Phase::done, invalid,
       "backward ({}): the gradients of the forward at {} have been reduced by DistributedDataParallel "

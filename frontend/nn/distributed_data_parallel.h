@@ -127,6 +127,7 @@ class DistributedDataParallel : public Module {
   std::unique_ptr<BucketReducer> reducer_;  ///< outside compiled callables
   Phase phase_ = Phase::idle;
   bool sync_ = true;
+  bool passed_by_ = false;  ///< a backward has come without a forward, and that was said
   Loc forward_loc_;
   int64_t reductions_ = 0;
 };

@@ -336,6 +336,31 @@ TEST(DistributedDataParallel, NothingIsBuiltForABrokenGroup) {
   EXPECT_EQ(got[0], "comm: rank 0: rank 0 aborted: the test says so [in step: the build for first call]");
 }
 
+/// Nothing would be reduced, and nothing would say so.
+TEST(DistributedDataParallel, AForwardThatPassesTheWrapperByIsTold) {
+  for (bool compiled : {false, true}) {
+    const auto group = make_local_groups(1, Seconds(30))[0];
+    Net net;
+    DistributedDataParallel ddp(net, group);
+    const auto step = [&](const Tensor& x) { sum(net(x)).backward(); };
+    auto fast = compile(step, {.name = "step"});
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 3; ++i) compiled ? fast(batch(0, 2, 0)) : step(batch(0, 2, 0));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("no forward has gone through it (call it, not the module that it wraps)"),
+              said.rfind("no forward has gone through it"));
+    EXPECT_THAT(said, HasSubstr("distributed_data_parallel_test.cpp:"));
+  }
+  // Gradients of accumulation stay here, too.
+  const auto group = make_local_groups(1, Seconds(30))[0];
+  Net net;
+  DistributedDataParallel ddp(net, group);
+  ::testing::internal::CaptureStderr();
+  const auto guard = ddp.no_sync();
+  sum(ddp(batch(0, 2, 0))).backward();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 /// names that are left alone are neither broadcast nor reduced.
 TEST(DistributedDataParallel, IgnoredParametersStayTheRanksOwn) {
   const auto got = on_ranks(2, [&](int r, auto group) -> std::string {
