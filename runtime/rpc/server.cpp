@@ -196,8 +196,8 @@ void check_bind(const std::string& address, int port) {
   }
   freeaddrinfo(found);
   KILN_CHECK(bound, comm,
-             "serve_store: cannot listen on port {} of {}: {} (choose another, by MASTER_PORT, or "
-             "0 for any free port)",
+             "serve_store: cannot listen on port {} of {}: {} (choose another, by MASTER_PORT; or "
+             "does another rank 0 run?)",
              port, address.empty() ? "this host" : address, std::strerror(why));
 }
 

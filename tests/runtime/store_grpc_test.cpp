@@ -265,7 +265,7 @@ TEST(GrpcStore, NamesAPortInUse) {
   EXPECT_THAT(error_of([&] { serve_store(served.port, 2, "127.0.0.1"); }),
               HasSubstr(fmt::format(
                   "comm: serve_store: cannot listen on port {} of 127.0.0.1: Address already in use "
-                  "(choose another, by MASTER_PORT, or 0 for any free port)",
+                  "(choose another, by MASTER_PORT; or does another rank 0 run?)",
                   served.port)));
   EXPECT_THAT(
       error_of([&] { serve_store(served.port, 2); }),
