@@ -267,9 +267,10 @@ class NotingStore : public Store {
     return notes_;
   }
   void set(const std::string& key, const std::string& value) override {
-    for (const char* state : {"building", "ready"}) {
+    {
       const std::lock_guard lock(mutex_);
-      if (value.find(state) != std::string::npos) notes_.push_back(value);
+      if (value.find("building") != std::string::npos || value.find("ready") != std::string::npos)
+        notes_.push_back(value);
     }
     store_->set(key, value);
   }

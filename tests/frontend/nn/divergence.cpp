@@ -7,25 +7,18 @@
 #include <thread>
 
 #include "runtime/collective.h"
+#include "tests/frontend/nn/ranks.h"
 
 namespace kiln::nn {
 
 namespace {
 
+using kiln::testing::numbers;
+
 /// What a scenario throws: the user's own.
 struct Oops : std::runtime_error {
   Oops() : std::runtime_error("oops") {}
 };
-
-/// Numbers that depend on nothing but their place.
-Tensor numbers(const Sizes& sizes, int64_t salt) {
-  int64_t n = 1;
-  for (int64_t d : sizes) n *= d;
-  std::vector<float> v(static_cast<size_t>(n));
-  for (size_t i = 0; i < v.size(); ++i)
-    v[i] = static_cast<float>((static_cast<int64_t>(i) * 37 + salt * 101) % 61) / 61.f - 0.5f;
-  return Tensor::from_vector(v, sizes);
-}
 
 void sleep(double s) { std::this_thread::sleep_for(Seconds(s)); }
 
@@ -237,9 +230,7 @@ Trainer::Trainer(int r, const std::shared_ptr<ProcessGroup>& group)
     : rank(r),
       ddp(net, group, {.bucket_cap_mb = 0.0005}),
       sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9}) {
-  const NoGrad guard;
-  int64_t salt = 0;
-  for (auto& [name, p] : net.named_parameters()) Tensor(p).copy_(numbers(p.sizes(), ++salt));
+  kiln::testing::fill(net, 0);
 }
 
 void Trainer::step(const Tensor& x, const Tensor& y) {
