@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
+
+from with_text import WithText
 
 KILN = os.path.abspath(sys.argv.pop(2)) if len(sys.argv) > 2 else "kiln"
 PROGRAM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "gpt"
@@ -18,20 +18,7 @@ SMALL = "--layers 2 --dim 32 --heads 2 --seq 16 --batch 8 --sample 0 --eager-ste
 LIMIT_S = 240
 
 
-class Ranks(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.dir = self.folder.name
-        with open(self.path("text"), "w") as f:
-            f.write("".join(f"line {i * 7919 % 1000} of a text that repeats\n" for i in range(2000)))
-        self.env = dict(os.environ, KILN_CACHE_DIR=self.path("cache"))
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
+class Ranks(WithText):
     def command(self, name, *more):
         known = ["--data", self.path("text"), *SMALL, "--json", self.path(name)]
         return [PROGRAM, *known, *([] if "--steps" in more else ["--steps", "20"]), *more]
@@ -95,9 +82,7 @@ class Ranks(unittest.TestCase):
         line = self.command("stopped", "--checkpoint", saved, "--save-every", "1", "--steps", "100000")
         started = [KILN, "run", "--nproc", "2", "--", *line]
         run = subprocess.Popen(started, env=self.env, stdout=subprocess.PIPE)
-        deadline = time.time() + LIMIT_S
-        while not os.path.exists(saved) and run.poll() is None and time.time() < deadline:
-            time.sleep(0.01)
+        self.wait_for(saved, run)
         run.send_signal(signal.SIGINT)
         out, _ = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 0, out.decode())

@@ -7,29 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+from with_text import WithText
 
 PROGRAM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "gpt"
 SMALL = "--layers 1 --dim 32 --heads 2 --seq 16 --batch 4 --sample 0 --eager-steps 0 --threads 2".split()
 STEPS = 120
 
 
-class Resume(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.dir = self.folder.name
-        with open(self.path("text"), "w") as f:
-            f.write("".join(f"line {i * 7919 % 1000} of a text that repeats\n" for i in range(2000)))
-        self.env = dict(os.environ, KILN_CACHE_DIR=self.path("cache"))
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
+class Resume(WithText):
     def command(self, *more):
         return [PROGRAM, "--data", self.path("text"), *SMALL, "--steps", str(STEPS), *more]
 
@@ -48,9 +36,7 @@ class Resume(unittest.TestCase):
         part = self.path("part")
         more = ["--checkpoint", part, "--save-every", "1"]
         run = subprocess.Popen(self.command(*more), env=self.env, stdout=subprocess.DEVNULL)
-        deadline = time.time() + 120
-        while not os.path.exists(part) and run.poll() is None and time.time() < deadline:
-            time.sleep(0.002)
+        self.wait_for(part, run)
         time.sleep(0.01)
         run.send_signal(sig)
         return run.wait(timeout=120), part
