@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/schedule.h"
+#include "ir/base/text.h"
 
 namespace kiln {
 
@@ -11,6 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kKind = "tune";
+constexpr std::string_view kThreads = "threads ";  // the last line of a key whose row is for a number of them
 
 bool is_schedule(const std::string& text) {
   return parse_matmul_schedule(text).has_value() || parse_row_schedule(text).has_value();
@@ -40,7 +42,19 @@ std::optional<TuneRow> TuneRow::parse(std::string_view text) {
 }
 
 std::string TuneRecord::free_key(std::string_view kernel) const {
-  return fmt::format("{}threads {}\n", kernel, threads_);
+  return fmt::format("{}{}{}\n", kernel, kThreads, threads_);
+}
+
+std::set<int> tuned_thread_counts(const DiskCache& cache) {
+  std::set<int> out;
+  for (const DiskCache::Entry& e : cache.entries()) {
+    if (e.kind != kKind) continue;
+    const EntryContent content = cache.read(e);
+    const std::vector<std::string> lines = split(content.full_key, '\n');
+    if (content.state != EntryState::good || lines.empty() || !lines.back().starts_with(kThreads)) continue;
+    out.insert(std::stoi(lines.back().substr(kThreads.size())));
+  }
+  return out;
 }
 
 std::optional<std::string> TuneRecord::row(const TunableKernel& k) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,5 +53,8 @@ class TuneRecord {
   DiskCache* cache_;
   int threads_;
 };
+
+/// The numbers of threads that rows in the cache are for. Throws: io, when its folder cannot be read.
+std::set<int> tuned_thread_counts(const DiskCache& cache);
 
 }  // namespace kiln

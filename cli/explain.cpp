@@ -284,8 +284,7 @@ class Explained {
 };
 
 /// What the times are made of: measured here, or what choosing thread counts assumes.
-MachineLimits limits_of(const ExplainOptions& o, const JobProgram& p) {
-  const int threads = o.threads > 0 ? o.threads : p.threads > 0 ? p.threads : default_threads();
+MachineLimits limits_of(const ExplainOptions& o, int threads) {
   if (o.measure) return machine_limits(threads);
   return {threads, threads * WorkModel::kFlopsPerNs * 1e9, threads * WorkModel::kBytesPerNs * 1e9};
 }
@@ -303,8 +302,9 @@ void explain(const ExplainOptions& o) {
       if (o.program >= 0 && i != o.program) continue;
       const JobProgram& p = job.programs[static_cast<size_t>(i)];
       LowerOptions lower = p.options;
-      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known, o.threads);
-      const Explained explained(p, lower, t, limits_of(o, p), o.measure);
+      const int threads = thread_counts(p, o.threads).back();
+      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known, threads);
+      const Explained explained(p, lower, t, limits_of(o, threads), o.measure);
       if (o.json) rows.push_back(explained.json());
       else fmt::print("{}", explained.text(static_cast<size_t>(i)));
     }
@@ -321,7 +321,7 @@ void add_explain_command(CLI::App& app) {
   command->add_option("--target", o->target, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
   command->add_option("--program", o->program, "Only this one, numbered from 0")
       ->check(CLI::Range(0, 1 << 30));
-  command->add_option("--threads", o->threads, "Threads to predict for; 0: as recorded")
+  command->add_option("--threads", o->threads, "Threads to predict for; 0: the most that a recorded run had")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")

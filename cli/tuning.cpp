@@ -2,14 +2,17 @@
 #include "cli/tuning.h"
 
 #include "ir/base/options.h"
-#include "runtime/thread_pool.h"
 
 namespace kiln::cli {
+
+std::vector<int> thread_counts(const JobProgram& p, int asked) {
+  return asked > 0 ? std::vector{asked} : std::vector(p.threads.begin(), p.threads.end());
+}
 
 ScheduleChoices schedules_of(const JobProgram& p, const CpuTarget& target, DiskCache& cache, TuneLevel level,
                              int threads, TuneStats* stats) {
   TuneOptions o{level, static_cast<double>(option_int("KILN_TUNE_BUDGET_S"))};
-  o.threads = threads > 0 ? threads : p.threads > 0 ? p.threads : default_threads();
+  o.threads = threads;
   return choose_schedules(p.graph, p.layouts, target, &cache, o, stats);
 }
 

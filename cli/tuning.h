@@ -2,14 +2,19 @@
 // Schedules of recorded programs, which a job does not hold: they are the machine's that the run is for.
 #pragma once
 
+#include <vector>
+
 #include "autotune/tune.h"
 #include "codegen/job.h"
 
 namespace kiln::cli {
 
-/// What a run of `p` on `threads` threads (0: as recorded) is given: with TuneLevel::known by what the cache
-/// holds, with fast after measuring what it does not. Throws: as of choose_schedules.
+/// How many threads to take `p` to run on: `asked`, or, for 0, each number that its runs had, in order.
+std::vector<int> thread_counts(const JobProgram& p, int asked);
+
+/// What a run of `p` on `threads` threads is given: with TuneLevel::known by what the cache holds, with fast
+/// after measuring what it does not. Throws: as of choose_schedules.
 ScheduleChoices schedules_of(const JobProgram& p, const CpuTarget& target, DiskCache& cache, TuneLevel level,
-                             int threads = 0, TuneStats* stats = nullptr);
+                             int threads, TuneStats* stats = nullptr);
 
 }  // namespace kiln::cli

@@ -32,14 +32,15 @@ struct WarmOptions {
   std::string job;
   std::string targets = "host";
   std::string tune = "off";
-  int threads = 0;
+  int jobs = 0, threads = 0;
   bool json = false;
 };
 
-/// One program for one target, and what became of it.
+/// One program for one target and, where it is tuned, one number of threads; and what became of it.
 struct Task {
   size_t program = 0;
   const NamedTarget* target = nullptr;
+  int threads = 0;  ///< tuned for so many; 0: not tuned
   bool done = false;
   LowerOptions options;
   TuneStats tune;
@@ -47,6 +48,9 @@ struct Task {
   std::string error;
   int64_t bytes = 0;  ///< of the entry that a start will read
 
+  std::string place() const {
+    return threads ? fmt::format("{}, {}", target->name, count_text(threads, "thread")) : target->name;
+  }
   const char* status() const { return !error.empty() ? "failed" : stats.from_cache ? "cached" : "compiled"; }
 };
 
@@ -63,7 +67,7 @@ class Progress {
   void show(const std::string& name, const Task& t) {
     const std::lock_guard lock(mutex_);
     ++done_;
-    const std::string what = fmt::format("{} for {}", name, t.target->name);
+    const std::string what = fmt::format("{} for {}", name, t.place());
     if (terminal_) {
       constexpr size_t kWidth = 30;
       const size_t filled = kWidth * done_ / total_;
@@ -122,12 +126,18 @@ class Warm {
       : options_(o),
         targets_(parse_targets(o.targets)),
         job_(read_job(o.job)),
-        threads_(o.threads > 0 ? o.threads : default_threads()) {
-    for (const NamedTarget& t : targets_)
-      for (size_t p = 0; p < job_.programs.size(); ++p)
-        tasks_.push_back({p, &t, false, job_.programs[p].options});
-    if (o.tune == "fast")
-      for (const NamedTarget& t : targets_) check_runs_here(t.target);  // to measure is to run
+        jobs_(o.jobs > 0 ? o.jobs : default_threads()) {
+    const bool tune = o.tune == "fast";
+    KILN_CHECK(tune || o.threads == 0, invalid,
+               "warm: --threads is the number to tune for; got {} without --tune fast", o.threads);
+    for (const NamedTarget& t : targets_) {
+      if (tune) check_runs_here(t.target);  // to measure is to run
+      for (size_t i = 0; i < job_.programs.size(); ++i) {
+        const JobProgram& p = job_.programs[i];
+        for (const int threads : tune ? thread_counts(p, o.threads) : std::vector{0})
+          tasks_.push_back({i, &t, threads, false, p.options});
+      }
+    }
     KILN_CHECK(!tasks_.empty(), invalid, "{}: the job holds no program", o.job);
   }
 
@@ -138,10 +148,10 @@ class Warm {
       const SignalsBlocked blocked;
       Progress progress(tasks_.size(), options_.json);
       const Interrupt interrupt(progress);
-      if (options_.tune == "fast")
-        for (Task& t : tasks_) choose(t);
+      for (Task& t : tasks_)
+        if (t.threads) choose(t);
       std::vector<std::jthread> team;
-      const size_t workers = std::min<size_t>(static_cast<size_t>(threads_), tasks_.size());
+      const size_t workers = std::min<size_t>(static_cast<size_t>(jobs_), tasks_.size());
       for (size_t i = 0; i < workers; ++i) team.emplace_back([&] { work(progress); });
     }
     seconds_ = seconds_since(start);
@@ -164,7 +174,8 @@ class Warm {
   /// Measures alone: other work would blur the times.
   void choose(Task& t) {
     try {
-      t.options.schedules = schedules_of(program(t), t.target->target, cache_, TuneLevel::fast, 0, &t.tune);
+      t.options.schedules =
+          schedules_of(program(t), t.target->target, cache_, TuneLevel::fast, t.threads, &t.tune);
     } catch (const std::exception& e) {
       t.error = e.what();
     }
@@ -233,6 +244,7 @@ class Warm {
                                     {"bytes", t.bytes},
                                     {"tuned", t.tune.tuned},
                                     {"tune_found", t.tune.found}};
+      if (t.threads) row["threads"] = t.threads;
       if (!t.error.empty()) row["error"] = t.error;
       out["programs"].push_back(std::move(row));
     }
@@ -245,7 +257,7 @@ class Warm {
                cache_.folder(), cache_.store_error());
     for (const Task& t : tasks_)
       KILN_CHECK(t.error.empty(), compile, "warm: {} of {} failed; the first, {} for {}: {}", count("failed"),
-                 tasks_.size(), program(t).name, t.target->name, t.error);
+                 tasks_.size(), program(t).name, t.place(), t.error);
     KILN_CHECK(bytes() <= cache_.limit_bytes(), io,
                "warm: the programs take {}, more than the cache may hold; got a limit of {} (raise "
                "KILN_CACHE_LIMIT_MB, also for the run)",
@@ -256,7 +268,7 @@ class Warm {
   const WarmOptions& options_;
   std::vector<NamedTarget> targets_;
   Job job_;
-  int threads_;
+  int jobs_;
   DiskCache cache_;
   std::vector<Task> tasks_;
   std::atomic<size_t> next_{0};
@@ -274,7 +286,10 @@ void add_warm_command(CLI::App& app) {
   command->add_option("--tune", o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run")
       ->check(CLI::IsMember({"off", "fast"}))
       ->capture_default_str();
-  command->add_option("-j,--jobs", o->threads, "Programs compiled at once; 0: one per CPU")
+  command->add_option("--threads", o->threads, "Threads to tune for; 0: each number that a recorded run had")
+      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
+      ->capture_default_str();
+  command->add_option("-j,--jobs", o->jobs, "Programs compiled at once; 0: one per CPU")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");

@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
+#include "autotune/record.h"
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
@@ -19,6 +21,7 @@
 #include "codegen/program_key.h"
 #include "ir/base/error.h"
 #include "ir/base/text.h"
+#include "runtime/thread_pool.h"
 
 namespace kiln::cli {
 
@@ -134,35 +137,71 @@ Answer look(const DiskCache& cache, const std::vector<Found>& there, const Progr
   return a;
 }
 
+/// Looks for the rows of tuning; without them all a run that tunes measures first. Returns the schedules
+/// that are known.
+ScheduleChoices look_for_rows(DiskCache& cache, const std::set<int>& tuned, const JobProgram& p,
+                              const CpuTarget& target, int threads, Answer& a) {
+  const auto known = [&](int count, TuneStats& stats) {
+    return schedules_of(p, target, cache, TuneLevel::known, count, &stats);
+  };
+  TuneStats here;
+  ScheduleChoices out = known(threads, here);
+  if (here.found == here.kernels) return out;
+  std::vector<std::string> others;
+  for (const int count : tuned) {
+    TuneStats there;
+    if (count != threads) known(count, there);
+    if (there.found > here.found) others.push_back(std::to_string(count));
+  }
+  a.why = fmt::format("{} of {} are not tuned for {}", here.kernels - here.found,
+                      count_text(here.kernels, "kernel"), count_text(threads, "thread"));
+  if (!others.empty()) {
+    const std::string there = fmt::format("{}", fmt::join(others, ", "));
+    a.why += fmt::format(" but for {} (kiln warm --tune fast --threads {})", there, threads);
+    a.apart.push_back({"threads", fmt::format("there {}, here {}", there, threads)});
+  }
+  return out;
+}
+
 struct WhyMissOptions {
   std::string job, target = "host", tune = "off";
+  int threads = 0;
   bool json = false;
 };
 
 void why_miss(const WhyMissOptions& o) {
+  const bool tune = o.tune == "fast";
+  KILN_CHECK(tune || o.threads == 0, invalid,
+             "cache why-miss: --threads is the number that a run tunes for; got {} without --tune fast",
+             o.threads);
   const std::vector<NamedTarget> targets = parse_targets(o.target);
   const Job job = read_job(o.job);
   DiskCache cache;
   const std::vector<Found> there = programs_of(cache);
+  const std::set<int> tuned = tune ? tuned_thread_counts(cache) : std::set<int>();
   Json rows = Json::array();
   int64_t hits = 0, all = 0;
-  for (const NamedTarget& t : targets) {
-    for (const JobProgram& p : job.programs) {
-      LowerOptions lower = p.options;
-      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known);
-      const Answer a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower));
-      hits += a.hit;
-      ++all;
-      const Json row = {
-          {"name", p.name}, {"target", t.name}, {"hit", a.hit}, {"why", a.why}, {"nearest", a.nearest}};
-      if (o.json) rows.push_back(row);
-      else fmt::print("{} for {}: {}\n", p.name, t.name, a.hit ? "hit" : "miss: " + a.why);
-      for (const Apart& d : a.apart) {
-        if (o.json) rows.back()["differs"][d.part] = d.how;
-        else fmt::print("  {}: {}\n", d.part, d.how);
-      }
+  const auto answer = [&](const NamedTarget& t, const JobProgram& p, int threads) {
+    LowerOptions lower = p.options;
+    Answer a;
+    if (tune) lower.schedules = look_for_rows(cache, tuned, p, t.target, threads, a);
+    if (a.why.empty()) a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower));
+    hits += a.hit;
+    ++all;
+    const std::string place = tune ? fmt::format("{}, {}", t.name, count_text(threads, "thread")) : t.name;
+    if (!o.json) {
+      fmt::print("{} for {}: {}\n", p.name, place, a.hit ? "hit" : "miss: " + a.why);
+      for (const Apart& d : a.apart) fmt::print("  {}: {}\n", d.part, d.how);
+      return;
     }
-  }
+    rows.push_back(
+        {{"name", p.name}, {"target", t.name}, {"hit", a.hit}, {"why", a.why}, {"nearest", a.nearest}});
+    if (tune) rows.back()["threads"] = threads;
+    for (const Apart& d : a.apart) rows.back()["differs"][d.part] = d.how;
+  };
+  for (const NamedTarget& t : targets)
+    for (const JobProgram& p : job.programs)
+      for (const int threads : tune ? thread_counts(p, o.threads) : std::vector{0}) answer(t, p, threads);
   if (o.json) fmt::print("{}\n", rows.dump());
   else fmt::print("{} of {} would be found\n", hits, count_text(all, "program"));
 }
@@ -176,6 +215,10 @@ void add_why_miss_command(CLI::App& cache) {
   command->add_option("--target", o->target, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
   command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")
       ->check(CLI::IsMember({"off", "fast"}))
+      ->capture_default_str();
+  command
+      ->add_option("--threads", o->threads, "Threads of such a run; 0: each number that a recorded run had")
+      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
       ->capture_default_str();
   command->add_flag("--json", o->json, "Print JSON");
   command->callback([o] { why_miss(*o); });

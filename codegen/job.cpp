@@ -3,6 +3,7 @@
 // lines and the text of its graph. The user's lines and module paths are the graph's comments.
 #include "codegen/job.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -19,13 +20,14 @@
 #include "ir/base/file_lock.h"
 #include "ir/base/hash.h"
 #include "ir/base/log.h"
+#include "ir/base/text.h"
 
 namespace kiln {
 
 namespace {
 
 constexpr std::string_view kMagic = "kiln job ";
-constexpr std::string_view kFormat = "1";
+constexpr std::string_view kFormat = "2";
 
 std::string one_line(std::string s) {
   for (char& c : s)
@@ -85,8 +87,9 @@ void read_origins(std::string_view text, JobProgram& p) {
 
 std::string print_program(const JobProgram& p) {
   const std::string graph = graph_text(p);
-  std::string out = fmt::format("program {}\nthreads {}\nends {}\nfuse {}\nlayouts {}\n", one_line(p.name),
-                                p.threads, one_line(p.ends), p.options.fuse ? 1 : 0, p.layouts.size());
+  std::string out =
+      fmt::format("program {}\nthreads {}\nends {}\nfuse {}\nlayouts {}\n", one_line(p.name),
+                  fmt::join(p.threads, " "), one_line(p.ends), p.options.fuse ? 1 : 0, p.layouts.size());
   for (const ExternalLayout& l : p.layouts) out += layout_str(l) + "\n";
   return out + fmt::format("graph {}\n", graph.size()) + graph;
 }
@@ -105,12 +108,13 @@ class Reader {
     text_.remove_prefix(end + 1);
     return out;
   }
-  int64_t number(std::string_view key) {
-    const std::string w = word(key);
-    int64_t n = 0;
-    const auto [end, ec] = std::from_chars(w.data(), w.data() + w.size(), n);
-    if (ec != std::errc() || end != w.data() + w.size() || n < 0) fail(fmt::format("a number for '{}'", key));
-    return n;
+  int64_t number(std::string_view key) { return parse(word(key), key); }
+  /// At least one.
+  std::set<int> numbers(std::string_view key) {
+    std::set<int> out;
+    for (const std::string& w : split(word(key), ' ')) out.insert(static_cast<int>(parse(w, key)));
+    if (out.empty() || *out.begin() < 1) fail(fmt::format("numbers above 0 for '{}'", key));
+    return out;
   }
   std::string_view bytes(int64_t n) {
     if (static_cast<uint64_t>(n) > text_.size()) fail(fmt::format("{} bytes of graph", n));
@@ -130,6 +134,12 @@ class Reader {
   }
 
  private:
+  int64_t parse(const std::string& w, std::string_view key) const {
+    int64_t n = 0;
+    const auto [end, ec] = std::from_chars(w.data(), w.data() + w.size(), n);
+    if (ec != std::errc() || end != w.data() + w.size() || n < 0) fail(fmt::format("a number for '{}'", key));
+    return n;
+  }
   [[noreturn]] void fail(const std::string& expected) const {
     throw Error(ErrorKind::io, fmt::format("{}: not a job that Kiln wrote; expected {}", name_, expected));
   }
@@ -140,7 +150,7 @@ class Reader {
 JobProgram read_program(Reader& r) {
   JobProgram p;
   p.name = r.word("program");
-  p.threads = static_cast<int>(r.number("threads"));
+  p.threads = r.numbers("threads");
   p.ends = r.word("ends");
   p.options.fuse = r.number("fuse") == 1;
   for (int64_t n = r.number("layouts"); n > 0; --n) p.layouts.push_back(r.layout());
@@ -227,12 +237,17 @@ void JobRecorder::record(const JobProgram& program) {
   if (path_.empty() || failed_) return;
   try {
     const std::string id = identity(program);
-    if (known_.count(id)) return;
-    add(program, id);
+    if (!knows(id, program.threads)) add(program, id);
   } catch (const std::exception& e) {
     log(LogLevel::warn, "KILN_RECORD: {}; going on without", e.what());
     failed_ = true;
   }
+}
+
+bool JobRecorder::knows(const std::string& id, const std::set<int>& threads) const {
+  const auto at = known_.find(id);
+  return at != known_.end() &&
+         std::includes(at->second.begin(), at->second.end(), threads.begin(), threads.end());
 }
 
 void JobRecorder::add(const JobProgram& program, const std::string& id) {
@@ -243,12 +258,20 @@ void JobRecorder::add(const JobProgram& program, const std::string& id) {
   std::string text = sealed(fmt::format("recorder {}\n", kiln_identity()));
   if (std::filesystem::exists(path_, ec)) text = read_file(path_);
   if (text != last_)  // somebody else's, which must be a job of this Kiln: nothing else is written over
-    for (const JobProgram& p : parse_job(text, path_).programs) known_.insert(identity(p));
-  if (!known_.count(id)) {
-    text = sealed(text.substr(text.find('\n') + 1) + print_program(program));
+    for (const JobProgram& p : parse_job(text, path_).programs)
+      known_[identity(p)].merge(std::set(p.threads));
+  if (!knows(id, program.threads)) {
+    if (known_.count(id)) {  // on another number of threads
+      Job job = parse_job(text, path_);
+      for (JobProgram& p : job.programs)
+        if (identity(p) == id) p.threads.insert(program.threads.begin(), program.threads.end());
+      text = print_job(job);
+    } else {
+      text = sealed(text.substr(text.find('\n') + 1) + print_program(program));
+    }
     write_file_atomically(path_, text);
   }
-  known_.insert(id);
+  known_[id].insert(program.threads.begin(), program.threads.end());
   last_ = std::move(text);
 }
 

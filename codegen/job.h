@@ -3,6 +3,7 @@
 // machines, before the run, or looked at. Compiles nothing.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -15,9 +16,9 @@ namespace kiln {
 
 /// All that compile_program needs besides the target.
 struct JobProgram {
-  std::string name;  ///< CompileOptions::name
-  int threads = 0;   ///< CompileOptions::threads
-  std::string ends;  ///< what its stage ends at: "host read net.cpp:42", or "" for the end of the call
+  std::string name;       ///< CompileOptions::name
+  std::set<int> threads;  ///< how many the runs that recorded it gave it: schedules are tuned for a number
+  std::string ends;       ///< what its stage ends at: "host read net.cpp:42", or "" for the end of the call
   LowerOptions options;
   std::vector<ExternalLayout> layouts;
   Graph graph;                     ///< as given to compile_program; origins hold module paths alone
@@ -45,9 +46,10 @@ Job read_job(const std::string& path);
 /// "0.1.0 (sources 0123456789ab)": what a job must have been recorded by to be of use here.
 std::string kiln_identity();
 
-/// Appends programs to one job file. Several processes may record to one file at once: each adds what is not
-/// there yet, under a lock, and replaces the file as a whole, so that a reader or a crash never sees half of
-/// it. What cannot be recorded is said once, as a warning: the run that is recorded goes on. Threads: any.
+/// Adds programs, and numbers of threads that they run on, to one job file. Several processes may record to
+/// one file at once: each adds what is not there yet, under a lock, and replaces the file as a whole, so that
+/// a reader or a crash never sees half of it. What cannot be recorded is said once, as a warning: the run
+/// that is recorded goes on. Threads: any.
 class JobRecorder {
  public:
   /// Records nothing if `path` is empty. A later change of the working folder does not move the file.
@@ -57,11 +59,12 @@ class JobRecorder {
 
  private:
   void add(const JobProgram& program, const std::string& id);
+  bool knows(const std::string& id, const std::set<int>& threads) const;
 
   std::string path_;
   std::mutex mutex_;
-  std::set<std::string> known_;  ///< in the file already, by what they compile to
-  std::string last_;             ///< what the file held when this process left it
+  std::map<std::string, std::set<int>> known_;  ///< threads of what is in the file, by what it compiles to
+  std::string last_;                            ///< what the file held when this process left it
   bool failed_ = false;
 };
 

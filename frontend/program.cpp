@@ -164,7 +164,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   LowerOptions lower;
   // A job holds no schedules: they are one machine's.
   if (c.recorder.active())
-    c.recorder.record({options.name, options.threads, record.ends, lower, layouts, g, node_lines(g)});
+    c.recorder.record({options.name, {threads}, record.ends, lower, layouts, g, node_lines(g)});
   lower.schedules = choose(g, layouts, options, threads, record);
   CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads, options.go_on);
   if (options.profiler) name_user_lines(g, compiled.plan);

@@ -67,6 +67,17 @@ TEST_F(TuneRecordTest, Programs) {
   EXPECT_FALSE(TuneRecord(&cache, 3).program("p\n"));
 }
 
+TEST_F(TuneRecordTest, TheNumbersOfThreadsThatRowsAreFor) {
+  EXPECT_THROW(tuned_thread_counts(cache), Error) << "there is no folder";
+  TuneRecord(&cache, 2).store(kernel("kernel a\n"), row);
+  TuneRecord(&cache, 16).store(kernel("kernel b\n"), row);
+  TuneRecord(&cache, 3).store_program("p\n", {});
+  cache.store("plan", "threads 7\n", "of another kind");
+  EXPECT_EQ(tuned_thread_counts(cache), (std::set{2, 3, 16}));
+  std::ofstream(cache.path_of("tune", "kernel b\nthreads 16\n")) << "damaged";
+  EXPECT_EQ(tuned_thread_counts(cache), (std::set{2, 3}));
+}
+
 TEST_F(TuneRecordTest, WithoutACacheNothingIsKept) {
   const TuneRecord r(nullptr, 2);
   r.store(kernel("a"), row);

@@ -143,19 +143,41 @@ class WhyMiss(tools.WithFolder):
 
     def test_runs_that_tune(self):
         job, _ = self.record("wide.kiln", width="1024")
-        report = json.loads(self.good("warm", job, "--tune", "fast", "--json", KILN_NUM_THREADS="1"))
-        self.assertGreater(report["programs"][0]["tuned"], 0)
         look = ("cache", "why-miss", job, "--json")
-        tuned = json.loads(self.good(*look, "--tune", "fast", KILN_NUM_THREADS="1"))
+        self.assertRegex(json.loads(self.good(*look, "--tune", "fast"))[0]["why"],
+                         r"^(\d+) of \1 kernels are not tuned for 1 thread$")
+        report = json.loads(self.good("warm", job, "--tune", "fast", "--json"))
+        self.assertGreater(report["programs"][0]["tuned"], 0)
+        tuned = json.loads(self.good(*look, "--tune", "fast"))
         self.assertEqual([r["hit"] for r in tuned], [True] * 3)
+        self.assertEqual([r["threads"] for r in tuned], [1] * 3)
         plain = json.loads(self.good(*look))
         self.assertFalse(plain[0]["hit"])
         self.assertEqual(list(plain[0]["differs"]), ["options"])
         before = self.files()
-        self.good("explain", job, "--tune", "fast", KILN_NUM_THREADS="1")
+        self.good("explain", job, "--tune", "fast")
         self.assertEqual(self.files(), before)
         self.good("cache", "gc", "--limit", "0")
         self.assertEqual(self.good("explain", job, "--tune", "fast"), self.good("explain", job))
+
+    def test_tuned_for_other_threads(self):
+        job, _ = self.record("wide.kiln", width="1024")  # on one thread
+        self.good("warm", job)
+        look = ("cache", "why-miss", job, "--tune", "fast")
+        self.assertNotIn("but for", self.good(*look))
+        self.good("warm", job, "--tune", "fast", "--threads", "2")
+        out = self.good(*look)
+        self.assertRegex(out, r"^train for host, 1 thread: miss: (\d+) of \1 kernels are not tuned for "
+                              r"1 thread but for 2 \(kiln warm --tune fast --threads 1\)\n"
+                              r"  threads: there 2, here 1\n")
+        self.assertTrue(out.endswith("evaluate for host, 1 thread: hit\n1 of 3 programs would be found\n"),
+                        "the last has nothing to tune: " + out)
+        self.assertEqual(json.loads(self.good(*look, "--json"))[0]["differs"],
+                         {"threads": "there 2, here 1"})
+        self.assertIn("\n3 of 3 programs would be found\n", self.good(*look, "--threads", "2"))
+        status, _, err = self.kiln("cache", "why-miss", job, "--threads", "2")
+        self.assertEqual((status, err), (2, "kiln: cache why-miss: --threads is the number that a run tunes "
+                                            "for; got 2 without --tune fast\n"))
 
     def test_damage_and_emptiness(self):
         for entry in self.files():

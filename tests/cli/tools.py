@@ -44,7 +44,8 @@ class WithFolder(unittest.TestCase):
 
     def train(self, *args, cache=None, **env):
         """What a run printed, and its stderr."""
-        status, out, err = run(TRAIN, *args, KILN_CACHE_DIR=cache or self.cache, KILN_NUM_THREADS="1", **env)
+        status, out, err = run(TRAIN, *args, **{"KILN_CACHE_DIR": cache or self.cache,
+                                                "KILN_NUM_THREADS": "1", **env})
         self.assertEqual(status, 0, err)
         return json.loads(out), err
 

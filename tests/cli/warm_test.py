@@ -45,14 +45,49 @@ class Warm(tools.WithFolder):
         # The step after the host read is the same program for both.
         self.assertEqual((report["compiled"], report["cached"]), (0, 5))
 
-    def test_tuned_for_a_run_that_tunes(self):
-        job, losses = self.record()
-        report = json.loads(self.good("warm", job, "--tune", "fast", "--json", KILN_NUM_THREADS="1"))
+    def tuned_by_run(self, result):
+        return [(b["tuned"], b["compiled"]) for b in result["builds"]]
+
+    def test_tuned_for_the_threads_of_the_recorded_run(self):
+        job, losses = self.record("wide.kiln", width="1024")  # on one thread
+        report = json.loads(self.good("warm", job, "--tune", "fast", "--json", KILN_NUM_THREADS="3"))
         self.assertEqual((report["compiled"], report["failed"]), (3, 0))
-        result, _ = self.train(KILN_TUNE="fast")
-        self.assertEqual([b["compiled"] for b in result["builds"]], [0, 0])
-        self.assertEqual([b["tuned"] for b in result["builds"]], [0, 0], "all rows are there")
+        self.assertEqual([p["threads"] for p in report["programs"]], [1, 1, 1])
+        self.assertGreater(report["programs"][0]["tuned"], 0)
+        result, _ = self.train("1024", KILN_TUNE="fast")
+        self.assertEqual(self.tuned_by_run(result), [(0, 0)] * 2, "all rows are there")
         self.assertEqual(result["losses"], losses)
+        # A run on more threads has rows of its own, which --threads asks for.
+        out = self.good("warm", job, "--tune", "fast", "--threads", "2", "-j", "1")
+        self.assertRegex(out, r"^\[1/3\] train for host, 2 threads: ")
+        self.assertRegex(out, r"\n[1-9]\d* kernels? tuned, \d+ known\n")
+        result, _ = self.train("1024", KILN_TUNE="fast", KILN_NUM_THREADS="2")
+        self.assertEqual(self.tuned_by_run(result), [(0, 0)] * 2)
+
+    def test_tuned_for_every_number_of_threads_that_ranks_had(self):
+        job = self.path("both.kiln")
+        elsewhere = self.path("recorded")
+        for threads in ("2", "1", "2"):
+            self.train("1024", cache=elsewhere, KILN_RECORD=job, KILN_NUM_THREADS=threads)
+        self.assertEqual(len(json.loads(self.good("warm", job, "--json"))["programs"]), 3)
+        report = json.loads(self.good("warm", job, "--tune", "fast", "--json"))
+        self.assertEqual(sorted((p["program"], p["threads"]) for p in report["programs"]),
+                         [(p, n) for p in range(3) for n in (1, 2)])
+        for threads in ("1", "2"):
+            result, _ = self.train("1024", KILN_TUNE="fast", KILN_NUM_THREADS=threads)
+            self.assertEqual(self.tuned_by_run(result), [(0, 0)] * 2, threads)
+
+    def test_tuned_for_ranks_that_share_the_machine(self):
+        job = self.path("ranks.kiln")
+        command = [tools.KILN, "run", "--nproc", "2", "--", tools.TRAIN, "1024"]  # with half of the CPUs each
+        status, _, err = tools.run(*command, KILN_CACHE_DIR=self.path("recorded"), KILN_RECORD=job)
+        self.assertEqual(status, 0, err)
+        report = json.loads(self.good("warm", job, "--tune", "fast", "--json"))
+        self.assertGreater(report["programs"][0]["tuned"], 0)
+        status, out, err = tools.run(*command, KILN_CACHE_DIR=self.cache, KILN_TUNE="fast")
+        self.assertEqual(status, 0, err)
+        for line in out.splitlines():
+            self.assertEqual(self.tuned_by_run(json.loads(line.split("] ")[1])), [(0, 0)] * 2)
 
     def test_lines_and_targets(self):
         job, _ = self.record()
@@ -139,6 +174,9 @@ class Mistakes(tools.WithFolder):
         self.fails(2, f"explain: {job} has no program 3; got 3 programs", "explain", job, "--program", "3")
         self.fails(2, "-j", "warm", job, "-j", "-3")
         self.fails(2, "job is required", "warm")
+        self.fails(2, "warm: --threads is the number to tune for; got 2 without --tune fast", "warm", job,
+                   "--threads", "2")
+        self.fails(2, "--threads: Value 257 not in range", "warm", job, "--tune", "fast", "--threads", "257")
 
     def test_a_warm_that_stores_nothing_has_failed(self):
         job, _ = self.record()

@@ -25,7 +25,7 @@ using testing::StartsWith;
 JobProgram program(int size, const std::string& name = "step") {
   JobProgram p;
   p.name = name;
-  p.threads = 2;
+  p.threads = {2, 16};
   p.ends = size == 4 ? "host read net.cpp:44" : "";
   p.graph = parse_graph(fmt::format(R"(graph "my step" {{
   %0 = input f32[{0},5] arg "x"
@@ -86,7 +86,7 @@ TEST_F(JobTest, RoundTrip) {
   EXPECT_EQ(print_job(read), print_job(Job{{program(4), program(5, "other name")}}));
   const JobProgram& p = read.programs[0];
   EXPECT_EQ(p.name, "step");
-  EXPECT_EQ(p.threads, 2);
+  EXPECT_EQ(p.threads, (std::set{2, 16}));
   EXPECT_EQ(p.ends, "host read net.cpp:44");
   EXPECT_TRUE(p.options.fuse);
   EXPECT_FALSE(read.programs[1].options.fuse);
@@ -120,13 +120,13 @@ TEST_F(JobTest, Errors) {
                         good.size() - head));
   EXPECT_EQ(error_of(good + " "), "io: x.kiln: the job is damaged: its checksum differs (record it again)");
   EXPECT_EQ(
-      error_of("kiln job 2 x 5\nabcde"),
-      fmt::format("invalid: x.kiln: a job of format 2; this is Kiln {}, which reads format 1 (record it "
+      error_of("kiln job 1 x 5\nabcde"),
+      fmt::format("invalid: x.kiln: a job of format 1; this is Kiln {}, which reads format 2 (record it "
                   "again with this Kiln)",
                   kiln_identity()));
   const std::string old = "recorder 0.0.9 (sources 0123456789ab)\n";
   EXPECT_EQ(
-      error_of(fmt::format("kiln job 1 {} {}\n{}", hash128(old).hex(), old.size(), old)),
+      error_of(fmt::format("kiln job 2 {} {}\n{}", hash128(old).hex(), old.size(), old)),
       fmt::format("invalid: x.kiln: recorded by Kiln 0.0.9 (sources 0123456789ab); this is Kiln {}, whose "
                   "keys differ (record it again with a program built with this Kiln, or use the kiln "
                   "program of that one)",
@@ -151,6 +151,25 @@ TEST_F(JobTest, RecordsEachOnceAcrossRecorders) {
   EXPECT_EQ(slurp(path_), print_job(Job{{program(4), program(6), program(8)}}));
   EXPECT_EQ(job.programs.size(), 3);
   EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1) << "no lock stays";
+}
+
+TEST_F(JobTest, EachNumberOfThreadsIsKeptOnce) {
+  const auto on = [](int size, std::set<int> threads) {
+    JobProgram p = program(size);
+    p.threads = std::move(threads);
+    return p;
+  };
+  EXPECT_EQ(record(path_, {on(4, {2}), on(6, {2}), on(4, {1}), on(4, {2})}), "");
+  EXPECT_EQ(record(path_, {on(6, {3}), on(6, {2}), on(8, {1})}), "");
+  EXPECT_EQ(slurp(path_), print_job(Job{{on(4, {1, 2}), on(6, {2, 3}), on(8, {1})}}));
+  for (const std::string bad : {"0 2", "x", "-1", ""}) {
+    std::string body = print_job(Job{{on(4, {2})}});
+    body = body.substr(body.find('\n') + 1);
+    body.replace(body.find("threads 2") + 8, 1, bad);
+    EXPECT_THAT(error_of(fmt::format("kiln job 2 {} {}\n{}", hash128(body).hex(), body.size(), body)),
+                StartsWith("io: x.kiln: not a job that Kiln wrote; expected "))
+        << bad;
+  }
 }
 
 TEST_F(JobTest, TheFileStaysWhereTheRunBegan) {
