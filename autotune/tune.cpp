@@ -110,22 +110,36 @@ class Tuning {
     for (const size_t i : order)
       shared.push_back(
           {hash128(fmt::format("{} threads {}", rows_[i].kernel, o_.threads)).hex(), rows_[i].row});
-    const std::shared_ptr<Store> store = o_.store ? o_.store : make_local_store();
-    const ShareOptions options{.store = store.get(),
-                               .rank = o_.rank,
-                               .size = o_.size,
-                               .prefix = o_.prefix,
-                               .wait = Seconds(o_.budget_s + 20)};
-    const std::vector<SharedChoice> decided =
-        share_choices(options, shared, [&](const Take& take, const Publish& publish) {
-          if (runs_here()) measure(order, take, publish);
-        });
+    const std::vector<SharedChoice> decided = decide(order, shared);
     stats_.exchange_seconds = seconds_since(start) - stats_.measure_seconds;
     for (size_t n = 0; n < order.size(); ++n) {
       stats_.received +=
           !decided[n].own && !decided[n].text.empty() && decided[n].text != rows_[order[n]].row;
       keep(order[n], decided[n].text);
     }
+  }
+
+  std::vector<SharedChoice> decide(const std::vector<size_t>& order, std::vector<SharedKernel>& shared) {
+    const auto among = [&](Store& store, int rank, int size) {
+      const ShareOptions options{
+          .store = &store, .rank = rank, .size = size, .prefix = prefix(), .wait = Seconds(o_.budget_s + 20)};
+      return share_choices(options, shared, [&](const Take& take, const Publish& publish) {
+        if (runs_here()) measure(order, take, publish);
+      });
+    };
+    if (o_.store) {
+      try {
+        return among(*o_.store, o_.rank, o_.size);
+      } catch (const Error& e) {
+        if (o_.all_build || e.kind() != ErrorKind::comm) throw;
+        log(LogLevel::warn, "tuning: goes on alone: {}", e.what());
+      }
+    }
+    return among(*make_local_store(), 0, 1);
+  }
+  /// A default is for the life of the store: what one program had no time for, another may have.
+  std::string prefix() const {
+    return o_.all_build ? o_.prefix : fmt::format("{}/{}", o_.prefix, hash128(key_).hex());
   }
 
   // --- measuring ---

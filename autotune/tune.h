@@ -28,6 +28,9 @@ struct TuneOptions {
   std::shared_ptr<Store> store;
   int rank = 0, size = 1;
   std::string prefix;
+  /// False: ranks need not build this program. It then shares with those that build the same one, and tunes
+  /// alone once the store cannot be reached.
+  bool all_build = true;
   /// Called before candidates are compiled or measured, unless it is empty; ends tuning by what it throws.
   std::function<void()> go_on;
 };

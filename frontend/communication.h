@@ -39,6 +39,9 @@ class GroupScope {
   std::function<void()> announce_before_;
 };
 
+/// The group that distributed::init_process_group has made; null without.
+std::shared_ptr<ProcessGroup> process_group();
+
 /// What ranks agree on before the sums of `buckets`, each of which is of tensors of these types.
 std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc);
 /// `t` times a 0-d number of any dtype, in its own.

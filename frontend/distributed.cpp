@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "frontend/communication.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 #include "runtime/world.h"
@@ -212,3 +213,9 @@ WorkPtr barrier(bool async_op, Loc loc) {
 }
 
 }  // namespace kiln::distributed
+
+std::shared_ptr<kiln::ProcessGroup> kiln::detail::process_group() {
+  auto& h = distributed::holder();
+  const std::lock_guard lock(h.mutex);
+  return h.world ? h.world->group() : nullptr;
+}

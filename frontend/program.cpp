@@ -2,6 +2,7 @@
 // Builds the program of a stage: the interpreter, or kernels through codegen and the runtime's executor.
 #include "codegen/program.h"
 #include "frontend/checked.h"
+#include "frontend/communication.h"
 #include "frontend/context.h"
 #include "frontend/stage.h"
 #include "frontend/state.h"
@@ -136,12 +137,24 @@ void name_user_lines(const Graph& g, Plan& plan) {
   }
 }
 
+/// What does not communicate is tuned with the ranks that happen to build it, too.
+void share_with_others(TuneOptions& tune) {
+  const auto group = tune.store || tune.level == TuneLevel::off ? nullptr : process_group();
+  if (!group || group->size() == 1) return;
+  tune.store = group->store();
+  tune.rank = group->rank();
+  tune.size = group->size();
+  tune.prefix = "programs";
+  tune.all_build = false;
+}
+
 /// What tuning finds for the kernels of `g`; nothing when it is off.
 ScheduleChoices choose(const Graph& g, const std::vector<ExternalLayout>& layouts,
                        const StageOptions& options, int threads, BuildRecord& record) {
   TuneOptions tune = options.tune;
   tune.threads = threads;
   tune.go_on = options.go_on;
+  share_with_others(tune);
   TuneStats stats;
   ScheduleChoices choices = choose_schedules(g, layouts, context().target, &context().cache, tune, &stats);
   record.tuned += stats.tuned;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "codegen/program.h"
+#include "runtime/store_local.h"
 #include "tests/autotune/graphs.h"
 
 namespace kiln {
@@ -171,6 +172,56 @@ TEST(Tune, RanksChooseAlikeWhateverTheirCachesHold) {
   EXPECT_EQ(again[0], again[1]);
   EXPECT_EQ(again[0], first[0]);
   EXPECT_EQ(stats[0].tuned + stats[1].tuned, 0);
+}
+
+TEST(Tune, WhatOneProgramHadNoTimeForAnotherMay) {
+  TuneOptions o{.store = make_local_store(), .rank = 0, .size = 2, .prefix = "w", .all_build = false};
+  Graph part = graph();
+  part.outputs.pop_back();
+  TuneStats stats;
+  o.budget_s = 0;
+  EXPECT_TRUE(choose(graph(), nullptr, o).empty());
+  o.budget_s = 10;
+  EXPECT_TRUE(choose(graph(), nullptr, o).empty()) << "decided, for all who build it";
+  EXPECT_FALSE(choose(part, nullptr, o, &stats).empty());
+  EXPECT_EQ(stats.tuned, stats.kernels);
+}
+
+/// Lost after so many writes.
+class LostStore final : public Store {
+ public:
+  explicit LostStore(int writes) : left_(writes) {}
+  std::string set_once(const std::string& key, const std::string& value) override {
+    KILN_CHECK(left_-- > 0, comm, "the store is lost");
+    return store_.set_once(key, value);
+  }
+  std::optional<std::string> wait(const std::string& key, Seconds timeout,
+                                  const std::string& known) override {
+    return store_.wait(key, timeout, known);
+  }
+  void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
+  std::optional<std::string> get(const std::string& key) override { return store_.get(key); }
+  int64_t add(const std::string& key, int64_t n) override { return store_.add(key, n); }
+  void erase(const std::string& key) override { store_.erase(key); }
+  std::vector<int> lost() override { return store_.lost(); }
+  void leave() override {}
+
+ private:
+  LocalStore store_;
+  int left_;
+};
+
+TEST(Tune, AStoreThatIsLostIsDoneWithoutWhereRanksNeedNotAgree) {
+  for (const int calls : {0, 3}) {
+    TuneOptions o{.store = std::make_shared<LostStore>(calls), .rank = 0, .size = 2, .prefix = "w"};
+    EXPECT_THROW(choose(graph(), nullptr, o), Error);
+    TuneStats stats;
+    o.store = std::make_shared<LostStore>(calls);
+    o.all_build = false;
+    const ScheduleChoices chosen = choose(graph(), nullptr, o, &stats);
+    EXPECT_GE(stats.kernels, 2);
+    EXPECT_EQ(chosen.size(), static_cast<size_t>(stats.kernels)) << calls;
+  }
 }
 
 TEST(Tune, EntriesOfDifferentRanksAreEqual) {

@@ -85,10 +85,29 @@ void collect() {
   say(text);
 }
 
+/// Validates with what does not communicate, on all ranks or on the last alone; says what tuning did.
+void validate(const std::shared_ptr<kiln::ProcessGroup>& group, bool all) {
+  kiln::manual_seed(1);
+  kiln::nn::Linear in(256, 512), out(512, 64);
+  const Tensor x = kiln::randn({64, 256});
+  const auto evaluate = kiln::compile([&](const Tensor& batch) {
+    const kiln::no_grad guard;
+    return kiln::tanh(out(kiln::tanh(in(batch)))).sum();
+  });
+  if (all || group->rank() == group->size() - 1) {
+    evaluate(x);
+    const kiln::Build& b = evaluate.stats().builds.at(0);
+    say("tuned " + std::to_string(b.tuned) + " received " + std::to_string(b.tune_received) + " found " +
+        std::to_string(b.tune_found));
+  }
+  distributed::barrier();
+}
+
 void act(const std::string& action, double seconds) {
   const auto group = distributed::init_process_group({.timeout = seconds});
   if (action == "train") train(group, 3);
   if (action == "collect") collect();
+  if (action == "validate" || action == "validate_last") validate(group, action == "validate");
   if (action == "forever") train(group, 1 << 30);
   if (action == "models") {  // each rank builds another
     kiln::nn::Linear linear(4, 8 + group->rank());

@@ -167,6 +167,31 @@ class Leaving(World):
         self.assertEqual((status, err, out.count("done")), (0, "", 3))
 
 
+class Tuning(World):
+    def tuned(self, action, cache):
+        """Of each rank that validated: kernels that it measured, got from others, and knew."""
+        p = self.start(KILN, "run", "--nproc", "2", "--", MEMBER, action, KILN_TUNE="fast",
+                       KILN_CACHE_DIR=cache)
+        status, out, err = self.finish(p)
+        self.assertEqual((status, err), (0, ""))
+        return [tuple(map(int, t)) for t in re.findall(r"tuned (\d+) received (\d+) found (\d+)", out)]
+
+    def test_what_does_not_communicate_is_measured_by_one_rank(self):
+        with tempfile.TemporaryDirectory() as cache:
+            (tuned, received, _), (tuned_there, received_there, _) = self.tuned("validate", cache)
+            self.assertGreater(tuned + tuned_there, 1)
+            self.assertEqual((received, received_there), (tuned_there, tuned))
+            self.assertEqual(self.tuned("validate", cache), [(0, 0, tuned + tuned_there)] * 2)
+
+    def test_a_rank_alone_waits_for_nobody(self):
+        with tempfile.TemporaryDirectory() as cache:
+            begin = time.monotonic()
+            (tuned, received, _), = self.tuned("validate_last", cache)
+            self.assertLess(time.monotonic() - begin, 25, "it would wait for 30 s")
+            self.assertGreater(tuned, 1)
+            self.assertEqual(received, 0)
+
+
 class Failures(World):
     def test_a_missing_rank_is_named_by_all(self):
         port = free_port()
