@@ -16,14 +16,19 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20, kMostPorts = 65535;
 
+std::optional<int> parse(const std::string& text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
 /// The number that a variable holds, in [lo, hi]; nothing when it is unset.
 std::optional<int> number(const char* name, int lo, int hi) {
   const std::string text = system_env(name);
   if (text.empty()) return std::nullopt;
-  int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  KILN_CHECK(error == std::errc() && stop == end && value >= lo && value <= hi, invalid,
+  const auto value = parse(text);
+  KILN_CHECK(value && *value >= lo && *value <= hi, invalid,
              "rendezvous: {} is wrong; got '{}', expected a number from {} to {}", name, text, lo, hi);
   return value;
 }
@@ -84,9 +89,38 @@ void meet_by_file(Rendezvous& r) {
   r.port = 0;
 }
 
+/// The number of tasks is the step's, where there is one within a larger allocation.
+const char* srun_size() {
+  return system_env("SLURM_STEP_NUM_TASKS").empty() ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS";
+}
+
+/// What mpirun or srun say of this process, beside RANK and WORLD_SIZE, which are read. One process cannot
+/// know whose those are. A launcher or script that runs inside sets them for each process, rightly, and then
+/// LOCAL_RANK, too; a shell that exports them makes all processes the same rank. Of one world that is an
+/// error. Of worlds of other sizes it may be meant: they fail to join if it is not.
+void compare_with_outer(Rendezvous& r) {
+  const bool mpirun = !system_env(kMpirun.rank).empty();
+  if (!mpirun && system_env("SLURM_LAUNCH_NODE_IPADDR").empty()) return;
+  const char* const rank_name = mpirun ? kMpirun.rank : "SLURM_PROCID";
+  const char* const size_name = mpirun ? kMpirun.size : srun_size();
+  const auto rank = parse(system_env(rank_name)), size = parse(system_env(size_name));
+  if (!rank || !size || *size == 1 || (*rank == r.rank && *size == r.world_size)) return;
+  if (!system_env("TORCHELASTIC_RUN_ID").empty()) return;  // torchrun numbers its processes itself
+  const std::string both = fmt::format("RANK is {} and WORLD_SIZE is {}, but {} is {} and {} is {}", r.rank,
+                                       r.world_size, rank_name, *rank, size_name, *size);
+  const bool by_hand = system_env(kPlain.local_rank).empty();
+  KILN_CHECK(!by_hand || *size != r.world_size, invalid,
+             "rendezvous: {}; unset RANK and WORLD_SIZE, and {} counts (a script that numbers processes "
+             "otherwise must set LOCAL_RANK and LOCAL_WORLD_SIZE, too)",
+             both, mpirun ? "mpirun" : "srun");
+  r.doubt = fmt::format("{} (if the shell exports RANK and WORLD_SIZE, unset them, and {} counts)", both,
+                        mpirun ? "mpirun" : "srun");
+}
+
 Rendezvous from_plain() {
   Rendezvous r = placed(kPlain, "environment");
   if (r.world_size == 1) return r;
+  compare_with_outer(r);
   KILN_CHECK(take_master(r), invalid,
              "rendezvous: {} by RANK and WORLD_SIZE, but MASTER_ADDR and MASTER_PORT are not set; they say "
              "where rank 0 is (kiln run and torchrun set them)",
@@ -141,8 +175,7 @@ Rendezvous from_srun() {
   Rendezvous r;
   r.launcher = "srun";
   r.rank = required("SLURM_PROCID", 0, kMostRanks, "SLURM_LAUNCH_NODE_IPADDR");
-  const char* const size =
-      system_env("SLURM_STEP_NUM_TASKS").empty() ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS";
+  const char* const size = srun_size();
   r.world_size = required(size, 1, kMostRanks, "SLURM_PROCID");
   check_rank("SLURM_PROCID", r.rank, size, r.world_size);
   r.local_rank = required("SLURM_LOCALID", 0, kMostRanks, "SLURM_PROCID");

@@ -22,6 +22,9 @@ struct Rendezvous {
   std::string launcher = "none";
   /// Tells this world from others on these machines; empty where nothing does.
   std::string world;
+  /// What to say when joining fails: another launcher, around the one that was read, counts otherwise. Empty:
+  /// none does, or it may.
+  std::string doubt;
 
   /// "rank 1 of 4".
   std::string str() const;

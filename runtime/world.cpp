@@ -184,12 +184,21 @@ World::World(const Rendezvous& place, const WorldOptions& options)
     group_ = make_local_groups(1, timeout_)[0];
     return;
   }
+  try {
+    join(options.interface);
+  } catch (const Error& e) {
+    if (place_.doubt.empty()) throw;
+    throw Error(e.kind(), fmt::format("{}; {}", e.what(), place_.doubt));
+  }
+}
+
+void World::join(const std::string& interface) {
   const Deadline deadline(timeout_);
   std::optional<RendezvousFile> file;
   store_ = std::make_shared<OpenStore>(place_.rank == 0 ? serve(place_, file) : connect(place_, deadline));
   meet(place_, *store_, file, deadline);
   try {
-    group_ = make_gloo_group(store_, "world", place_.rank, place_.world_size, options.interface,
+    group_ = make_gloo_group(store_, "world", place_.rank, place_.world_size, interface,
                              std::max(deadline.left(), Seconds(1)));
   } catch (const Error&) {
     if (place_.rank == 0) store_->leave();  // which gives the others time to read why

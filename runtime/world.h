@@ -37,6 +37,8 @@ class World {
 
  private:
   class OpenStore;
+  void join(const std::string& interface);
+
   const Rendezvous place_;
   const Seconds timeout_;
   std::shared_ptr<OpenStore> store_;  ///< null in a world of one

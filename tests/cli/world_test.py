@@ -220,6 +220,18 @@ class Failures(World):
                 self.assertEqual(status, 3)
                 self.assertRegex(err, r"world_member.cpp:\d+\): the names or sizes of params\[0\] differ: ")
 
+    def test_a_shell_that_makes_all_the_same_rank(self):
+        mpirun = [shutil.which("mpirun"), "-np", "2", "--allow-run-as-root", "--oversubscribe"]
+        begin = time.monotonic()
+        for size, why in (2, "; unset RANK and WORLD_SIZE, and mpirun"), (3, r" \(if the shell exports RANK"):
+            p = self.start(*mpirun, MEMBER, "collect", RANK=0, WORLD_SIZE=size, MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=free_port())
+            status, out, err = self.finish(p)
+            self.assertEqual((status, out), (3, ""))
+            self.assertRegex(err, rf"error: .*RANK is 0 and WORLD_SIZE is {size}, but OMPI_COMM_WORLD_RANK "
+                                  rf"is [01] and OMPI_COMM_WORLD_SIZE is 2{why}")
+        self.assertLess(time.monotonic() - begin, 50, "nobody waits for ranks that cannot come")
+
     def test_a_port_in_use(self):
         with socket.socket() as other:
             other.bind(("127.0.0.1", 0))

@@ -166,6 +166,65 @@ TEST(Rendezvous, TheMostDeliberateLauncherWins) {
   EXPECT_EQ(from(with(kMpirun, kSrun)).launcher, "mpirun");
 }
 
+const Variables kByHand = {
+    {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+
+TEST(Rendezvous, AShellThatMakesAllTheSameRank) {
+  EXPECT_EQ(refused(with(kMpirun, kByHand)),
+            "invalid: rendezvous: RANK is 0 and WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is 1 and "
+            "OMPI_COMM_WORLD_SIZE is 2; unset RANK and WORLD_SIZE, and mpirun counts (a script that numbers "
+            "processes otherwise must set LOCAL_RANK and LOCAL_WORLD_SIZE, too)");
+  const Variables step = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}});
+  EXPECT_THAT(refused(with(step, kByHand)),
+              HasSubstr("but SLURM_PROCID is 1 and SLURM_STEP_NUM_TASKS is 2; unset RANK and WORLD_SIZE, "
+                        "and srun counts"));
+  // Who agrees is right, and is not in doubt.
+  for (const Variables& outer : {kMpirun, step}) {
+    const Rendezvous r = from(with(with(outer, kByHand), {{"RANK", "1"}}));
+    EXPECT_EQ(r.launcher + " " + r.str() + r.doubt, "environment rank 1 of 2");
+  }
+}
+
+// mpirun under Slurm starts its daemons by srun, as one task a machine.
+TEST(Rendezvous, MpirunCountsAndNotTheSrunAroundIt) {
+  const Variables daemon = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}});
+  const Variables both = with(daemon, kMpirun);
+  EXPECT_EQ(from(with(with(both, kByHand), {{"RANK", "1"}})).doubt, "");
+  EXPECT_THAT(refused(with(both, kByHand)), HasSubstr("but OMPI_COMM_WORLD_RANK is 1"));
+}
+
+TEST(Rendezvous, LaunchersInsideOthersCountForThemselves) {
+  // torchrun, one agent a task: ranks are given in the order in which agents come.
+  const Variables agents = with(kSrun, {{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}});
+  for (const Variables& outer : {agents, kMpirun}) {
+    for (const char* const size : {"2", "16"}) {
+      const Rendezvous r = from(with(with(outer, kByHand), {{"WORLD_SIZE", size},
+                                                            {"LOCAL_RANK", "0"},
+                                                            {"LOCAL_WORLD_SIZE", "1"},
+                                                            {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                            {"TORCHELASTIC_RUN_ID", "7"}}));
+      EXPECT_EQ(r.launcher + " " + r.str() + r.doubt, fmt::format("torchrun rank 0 of {}", size));
+    }
+    // kiln run, one world a task, or a script that sets what a launcher does.
+    const Rendezvous r = from(with(with(outer, kByHand), {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}));
+    EXPECT_EQ(r.str(), "rank 0 of 2");
+    EXPECT_NE(r.doubt, "");
+  }
+  // The one task of a step or of mpirun is nobody's rank but its own.
+  const Variables alone = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}});
+  EXPECT_EQ(from(with(with(alone, kByHand), {{"RANK", "1"}})).doubt, "");
+  // Tasks that are told to be alone are that.
+  const Rendezvous one = from(with(kMpirun, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
+  EXPECT_EQ(one.str() + one.doubt, "rank 0 of 1");
+}
+
+TEST(Rendezvous, AnotherSizeIsDoubted) {
+  EXPECT_EQ(from(with(with(kMpirun, kByHand), {{"WORLD_SIZE", "4"}})).doubt,
+            "RANK is 0 and WORLD_SIZE is 4, but OMPI_COMM_WORLD_RANK is 1 and OMPI_COMM_WORLD_SIZE is 2 (if "
+            "the shell exports RANK and WORLD_SIZE, unset them, and mpirun counts)");
+  EXPECT_EQ(from(with(with(kMpirun, kByHand), {{"OMPI_COMM_WORLD_SIZE", "odd"}})).doubt, "");
+}
+
 TEST(Rendezvous, NumbersThatAreWrong) {
   for (const char* bad : {"x", "-1", "1x", "1.5", " 1", "99999999999", "0x1"}) {
     EXPECT_THAT(
