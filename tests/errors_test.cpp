@@ -435,31 +435,30 @@ TEST(Errors, ModulesAndOptimizers) {
        [&] { holder.register_module("self", holder); }},
       {"invalid: register_module: 'up' contains the module it is registered in (as 'inner')",
        [&] { inner.register_module("up", holder); }},
-      {"invalid: load_state_dict: the state does not fit the module\n  given twice: w\n  w: got undefined, "
-       "expected "
-       "f32[1]",
+      {"invalid: load_state_dict (net.cpp:42): the state does not fit the module\n  given twice: w\n"
+       "  w: got undefined, expected f32[1]",
        [&] {
-         holder.load_state_dict({{"w", u}, {"w", v}});
+         holder.load_state_dict({{"w", u}, {"w", v}}, true, kAt);
        }},
       {"invalid: Optimizer: no parameters", [&] { optim::SGD({}, {}); }},
       {"invalid: SGD: got lr nan, momentum 0 and weight_decay 0, expected none below 0",
        [&] { optim::SGD({w}, {.lr = NAN}); }},
       {"invalid: AdamW: got lr -1 and weight_decay 0.01, expected none below 0",
        [&] { optim::AdamW({w}, {.lr = -1}); }},
-      {"invalid: Optimizer::load_state_dict: the state does not fit\n  0.exp_avg: got undefined, expected "
-       "f32[1]\n  "
-       "given twice: 0.step",
+      {"invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n"
+       "  0.exp_avg: got undefined, expected f32[1]\n  given twice: 0.step",
        [&] {
          auto bad = state;
          bad[1].second = u;
          bad.push_back(bad[0]);
-         adam.load_state_dict(bad);
+         adam.load_state_dict(bad, kAt);
        }},
-      {"invalid: Optimizer::load_state_dict: the state does not fit\n  0.step: got -3, expected a count",
+      {"invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n"
+       "  0.step: got -3, expected a count",
        [&] {
          auto bad = state;
          bad[0].second = full({}, -3, {DType::f64});
-         adam.load_state_dict(bad);
+         adam.load_state_dict(bad, kAt);
        }},
   });
 }

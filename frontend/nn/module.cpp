@@ -33,6 +33,35 @@ HookHandle add_hook(const std::shared_ptr<Map>& map, F hook) {
 std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
+
+/// What has to stand before each of `names` for all of them to be among `longer`: "module." of "fc.weight"
+/// and "module.fc.weight". Empty: there is no such thing.
+std::string prefix_of(const NamedTensors& names, const NamedTensors& longer) {
+  if (names.empty()) return "";
+  std::set<std::string> all;
+  for (const auto& [name, t] : longer) all.insert(name);
+  for (const auto& [name, t] : longer) {
+    if (!name.ends_with("." + names[0].first)) continue;
+    const std::string prefix = name.substr(0, name.size() - names[0].first.size());
+    if (std::all_of(names.begin(), names.end(), [&](const auto& n) { return all.count(prefix + n.first); }))
+      return prefix;
+  }
+  return "";
+}
+
+/// Where a prefix is all that keeps the names of a state from being the module's.
+std::string advice_on_prefix(const NamedTensors& own, const std::map<std::string, Tensor>& given) {
+  if (std::any_of(own.begin(), own.end(), [&](const auto& o) { return given.count(o.first); })) return "";
+  const NamedTensors state(given.begin(), given.end());
+  if (const std::string p = prefix_of(own, state); !p.empty())
+    return fmt::format(": before the module's names it has '{}'{}; strip that first (name.substr({}))", p,
+                       p == "module." ? ", as the state_dict() of DistributedDataParallel does" : "",
+                       p.size());
+  if (const std::string p = prefix_of(state, own); !p.empty())
+    return fmt::format(": the module's names have '{}' before its own{}; add that first ('{}' + name)", p,
+                       p == "module." ? ", being those of DistributedDataParallel" : "", p);
+  return "";
+}
 }  // namespace
 
 Tensor Module::forward(const Tensor&) { no_forward(1); }
@@ -154,7 +183,7 @@ NamedTensors Module::state_dict() const {
   return out;
 }
 
-void Module::load_state_dict(const NamedTensors& state, bool strict) {
+void Module::load_state_dict(const NamedTensors& state, bool strict, Loc loc) {
   std::map<std::string, Tensor> given;
   std::string faults;
   for (const auto& [name, t] : state)
@@ -172,7 +201,8 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
     const bool known = std::any_of(own.begin(), own.end(), [&](const auto& p) { return p.first == name; });
     if (strict && !known) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
   }
-  KILN_CHECK(faults.empty(), invalid, "load_state_dict: the state does not fit the module{}", faults);
+  KILN_CHECK(faults.empty(), invalid, "load_state_dict ({}): the state does not fit the module{}{}",
+             loc.str(), faults.empty() ? "" : advice_on_prefix(own, given), faults);
   NoGrad guard;
   for (auto& [name, t] : own)
     if (const auto it = given.find(name); it != given.end()) t.copy_(it->second);

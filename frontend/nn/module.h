@@ -51,8 +51,10 @@ class Module {
 
   /// Parameters and buffers by dotted name, tied ones under every name. Shares memory with the module.
   NamedTensors state_dict() const;
-  /// Copies values in. Throws: invalid, listing missing and unexpected names and misfits in shape or dtype.
-  void load_state_dict(const NamedTensors& state, bool strict = true);
+  /// Copies values in. Throws: invalid, listing missing and unexpected names and misfits in shape or dtype,
+  /// and saying so when only a prefix of all names is wrong, such as the "module." of
+  /// DistributedDataParallel.
+  void load_state_dict(const NamedTensors& state, bool strict = true, Loc loc = Loc::current());
 
   using PreHook = std::function<void(Module&, std::vector<Tensor>& inputs)>;
   using Hook = std::function<void(Module&, const std::vector<Tensor>& inputs, Tensor& output)>;

@@ -55,7 +55,7 @@ NamedTensors Optimizer::state_dict() const {
   return out;
 }
 
-void Optimizer::load_state_dict(const NamedTensors& given) {
+void Optimizer::load_state_dict(const NamedTensors& given, Loc loc) {
   const auto own = state_dict();
   auto find = [](const auto& list, const std::string& name) {
     return std::find_if(list.begin(), list.end(), [&](const auto& p) { return p.first == name; });
@@ -76,7 +76,8 @@ void Optimizer::load_state_dict(const NamedTensors& given) {
     if (!(n >= 0 && n < 0x1p53 && n == std::floor(n)))
       faults += fmt::format("\n  {}.step: got {}, expected a count", i, n);
   }
-  KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict: the state does not fit{}", faults);
+  KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict ({}): the state does not fit{}", loc.str(),
+             faults);
   NoGrad guard;
   for (size_t i = 0; i < params_.size(); ++i) {
     (*steps_)[i] = static_cast<int64_t>(find(given, fmt::format("{}.step", i))->second.item<double>());

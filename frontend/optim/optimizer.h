@@ -35,7 +35,7 @@ class Optimizer {
   /// "<index>.step".
   NamedTensors state_dict() const;
   /// Inverse of state_dict. Throws: invalid, listing missing and unexpected names and misfits.
-  void load_state_dict(const NamedTensors& state);
+  void load_state_dict(const NamedTensors& state, Loc loc = Loc::current());
 
  protected:
   /// `rate` is the lr of the subclass's options.

@@ -3,7 +3,9 @@
 // number, eager and compiled; or one error on all ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "frontend/serialize.h"
 #include "tests/frontend/nn/ranks.h"
 
 namespace kiln::nn {
@@ -300,6 +302,45 @@ TEST(OddRanks, OneSendsItsModelTheOtherDoesNotExpectIt) {
                 const DistributedDataParallel ddp(net, group, {.init_sync = r == 0});
               }),
               Each(HasSubstr("the models differ: rank ")));
+}
+
+/// What loading says in its first line; "" if it loads.
+std::string refused(Module& m, const NamedTensors& state) {
+  try {
+    m.load_state_dict(state, true, Loc("train.cpp", 42));
+    return "";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    return text.substr(0, text.find('\n'));
+  }
+}
+
+TEST(DistributedDataParallelState, NamesWithAndWithoutModuleAreToldApart) {
+  Net trained, other;
+  fill(trained, 3);
+  DistributedDataParallel ddp(trained, make_local_groups(1, Seconds(30))[0]);
+  const std::string path = ::testing::TempDir() + fmt::format("kiln-ddp-state-{}.safetensors", getpid());
+  save_file(ddp.state_dict(), path);
+  NamedTensors from_file = load_file(path);
+  unlink(path.c_str());
+  const std::string strip =
+      "load_state_dict (train.cpp:42): the state does not fit the module: before the module's names it has "
+      "'module.', as the state_dict() of DistributedDataParallel does; strip that first (name.substr(7))";
+  EXPECT_EQ(refused(other, ddp.state_dict()), strip);
+  EXPECT_EQ(refused(other, from_file), strip);
+  for (auto& [name, t] : from_file) name = name.substr(7);
+  EXPECT_EQ(refused(other, from_file), "");
+  EXPECT_EQ(other.fc1.weight.to_vector<float>(), trained.fc1.weight.to_vector<float>());
+
+  fill(other, 5);
+  NamedTensors plain = other.state_dict();
+  EXPECT_EQ(refused(ddp, plain),
+            "load_state_dict (train.cpp:42): the state does not fit the module: the module's names have "
+            "'module.' before its own, being those of DistributedDataParallel; add that first ('module.' + "
+            "name)");
+  for (auto& [name, t] : plain) name = "module." + name;
+  EXPECT_EQ(refused(ddp, plain), "");
+  EXPECT_EQ(trained.fc1.weight.to_vector<float>(), other.fc1.weight.to_vector<float>());
 }
 
 }  // namespace

@@ -121,13 +121,14 @@ TEST(Module, LoadListsAllFaultsAndChangesNothing) {
   const Floats before = values(m.weight);
   const nn::NamedTensors state{{"weight", zeros({3, 1})}, {"extra", zeros({2})}};
   EXPECT_EQ(
-      error_of([&] { m.load_state_dict(state); }),
-      "invalid: load_state_dict: the state does not fit the module\n  weight: got f32[3,1], expected f32[1,2]"
-      "\n  missing: bias f32[1]\n  unexpected: extra f32[2]");
+      error_of([&] { m.load_state_dict(state, true, Loc("net.cpp", 42)); }),
+      "invalid: load_state_dict (net.cpp:42): the state does not fit the module\n  weight: got f32[3,1], "
+      "expected f32[1,2]\n  missing: bias f32[1]\n  unexpected: extra f32[2]");
   EXPECT_EQ(error_of([&] {
-              m.load_state_dict({{"weight", zeros({1, 2}, {DType::f64})}}, false);
+              m.load_state_dict({{"weight", zeros({1, 2}, {DType::f64})}}, false, Loc("net.cpp", 42));
             }),
-            "invalid: load_state_dict: the state does not fit the module\n  weight: got f64[1,2], expected "
+            "invalid: load_state_dict (net.cpp:42): the state does not fit the module\n  weight: got "
+            "f64[1,2], expected "
             "f32[1,2]");
   EXPECT_EQ(values(m.weight), before);
   m.load_state_dict({{"bias", ones({1})}, {"other", zeros({2})}}, false);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/nn/module.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "frontend/nn/layers.h"
@@ -8,6 +9,8 @@
 
 namespace kiln::nn {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string message_of(const std::function<void()>& f) {
   try {
@@ -84,15 +87,39 @@ TEST(Module, LoadListsEveryMisfit) {
   Block block;
   const NamedTensors state = {
       {"fc.weight", zeros({3, 2})}, {"fc.bias", zeros({2}, {DType::f64})}, {"x", zeros({1})}};
-  EXPECT_EQ(message_of([&] { block.load_state_dict(state); }),
-            "invalid: load_state_dict: the state does not fit the module"
+  EXPECT_EQ(message_of([&] { block.load_state_dict(state, true, Loc("net.cpp", 42)); }),
+            "invalid: load_state_dict (net.cpp:42): the state does not fit the module"
             "\n  missing: count f32[1]"
             "\n  fc.weight: got f32[3,2], expected f32[2,2]"
             "\n  fc.bias: got f64[2], expected f32[2]"
             "\n  unexpected: x f32[1]");
-  EXPECT_EQ(message_of([&] { block.load_state_dict({{"count", ones({1})}, {"x", zeros({1})}}, false); }),
+  EXPECT_EQ(message_of([&] {
+              block.load_state_dict({{"count", ones({1})}, {"x", zeros({1})}}, false);
+            }),
             "no error");
   EXPECT_EQ(block.count.item(), 1);
+}
+
+TEST(Module, APrefixThatIsAllThatIsWrongIsNamed) {
+  const Loc at("net.cpp", 42);
+  Linear fc(1, 1);
+  NamedTensors state{{"optim.0.step", zeros({})}};
+  for (const auto& [name, t] : fc.state_dict()) state.emplace_back("model.fc." + name, t);
+  EXPECT_EQ(message_of([&] { fc.load_state_dict(state, true, at); }),
+            "invalid: load_state_dict (net.cpp:42): the state does not fit the module: before the module's "
+            "names it has 'model.fc.'; strip that first (name.substr(9))"
+            "\n  missing: weight f32[1,1]"
+            "\n  missing: bias f32[1]"
+            "\n  unexpected: model.fc.bias f32[1]"
+            "\n  unexpected: model.fc.weight f32[1,1]"
+            "\n  unexpected: optim.0.step f32[]");
+  // More than that is wrong: another name, or one that fits.
+  state[1].first = "model.fc.w";
+  EXPECT_THAT(message_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
+  state[1].first = "model.fc.weight";
+  state[0] = {"bias", zeros({2})};
+  EXPECT_THAT(message_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
+  EXPECT_THAT(message_of([&] { fc.load_state_dict({}, true, at); }), HasSubstr("the module\n"));
 }
 
 TEST(Module, TrainAndEvalReachEveryModule) {

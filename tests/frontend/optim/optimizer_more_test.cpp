@@ -201,9 +201,9 @@ TEST(OptimizerState, LoadListsAllFaultsAndChangesNothing) {
   state[0].second.fill_(9);
   state[1].first = "7.exp_avg";
   state[2].second = zeros({2});
-  EXPECT_EQ(error_of([&] { opt.load_state_dict(state); }),
-            "invalid: Optimizer::load_state_dict: the state does not fit\n  missing: 0.exp_avg f64[1]\n  "
-            "0.exp_avg_sq: got f32[2], expected f64[1]\n  unexpected: 7.exp_avg f64[1]");
+  EXPECT_EQ(error_of([&] { opt.load_state_dict(state, Loc("net.cpp", 42)); }),
+            "invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n  missing: 0.exp_avg "
+            "f64[1]\n  0.exp_avg_sq: got f32[2], expected f64[1]\n  unexpected: 7.exp_avg f64[1]");
   EXPECT_EQ(opt.step_count(0), 0);
 }
 

@@ -156,9 +156,9 @@ TEST(Optimizer, Mistakes) {
             "invalid: AdamW: got betas 1 0.999 and eps 1e-08, expected betas in [0, 1) and eps >= 0");
   AdamW adam({p}, {});
   EXPECT_EQ(
-      message_of([&] { adam.load_state_dict({}); }),
-      "invalid: Optimizer::load_state_dict: the state does not fit\n  missing: 0.step f64[]\n  missing: "
-      "0.exp_avg f64[3]\n  missing: 0.exp_avg_sq f64[3]");
+      message_of([&] { adam.load_state_dict({}, Loc("net.cpp", 42)); }),
+      "invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n  missing: 0.step f64[]"
+      "\n  missing: 0.exp_avg f64[3]\n  missing: 0.exp_avg_sq f64[3]");
 }
 
 }  // namespace
