@@ -61,7 +61,8 @@ class SafetensorsFile {
 
 /// Replaces `path` by a file with these arrays, atomically (see AtomicFile).
 /// Arrays are stored by falling element size, then name, so that each is aligned to its elements.
-/// Throws: io (nothing is left behind); invalid, for two arrays of one name or a bad shape.
+/// Throws: io (nothing is left behind; by a process that is killed, until the next call for `path`); invalid,
+/// for two arrays of one name or a bad shape.
 void write_safetensors(const std::string& path, std::span<const SafetensorsItem> items,
                        const std::map<std::string, std::string>& metadata = {});
 

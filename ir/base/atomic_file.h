@@ -9,8 +9,10 @@
 
 namespace kiln {
 
-/// A file being replaced: bytes go to a unique temporary in the same folder; commit() syncs and
-/// renames it over the target. Without commit() the temporary is removed and the target untouched.
+/// A file being replaced: bytes go to a temporary of its own in the same folder, ".name.0.tmp" or the next
+/// number; commit() syncs and renames it over the target. Without commit() the temporary is removed and the
+/// target untouched. A process that is killed leaves its temporary, which goes when the same file is written
+/// the next time: the kernel knows whose writer lives, also in another container or, over NFS, machine.
 class AtomicFile {
  public:
   /// Throws: io, if the folder is missing or not writable, or the target is not a regular file.
@@ -25,6 +27,7 @@ class AtomicFile {
   void commit();
 
  private:
+  bool try_create(const std::string& path);
   [[noreturn]] void fail(const char* what, int error) const;
 
   std::string target_;

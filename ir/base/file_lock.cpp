@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{2};
 
-bool is_at(int fd, const std::string& path) {
+}  // namespace
+
+bool detail::is_at(int fd, const std::string& path) {
   struct stat ours, there;
   return fstat(fd, &ours) == 0 && lstat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
          ours.st_dev == there.st_dev;
 }
-
-}  // namespace
 
 FileLock::FileLock(const std::string& path, std::chrono::milliseconds patience) : path_(path) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -53,7 +53,7 @@ bool FileLock::try_take() {
       error_ = errno;
       return error_ == EWOULDBLOCK || error_ == EINTR;
     }
-    if (is_at(fd_, path_)) {
+    if (detail::is_at(fd_, path_)) {
       state_ = State::held;
       return false;
     }
@@ -77,7 +77,7 @@ std::string FileLock::why() const { return std::strerror(error_); }
 
 void FileLock::release() {
   // Who cleaned up behind our back may have let somebody else in: his file stays.
-  if (state_ == State::held && is_at(fd_, path_)) unlink(path_.c_str());
+  if (state_ == State::held && detail::is_at(fd_, path_)) unlink(path_.c_str());
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   state_ = State::unavailable;
 }

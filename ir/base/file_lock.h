@@ -9,6 +9,11 @@
 
 namespace kiln {
 
+namespace detail {
+/// Whether what `path` names, a link not followed, is the open file.
+bool is_at(int fd, const std::string& path);
+}  // namespace detail
+
 /// The lock `path`, while this lives. Movable. Threads: two FileLocks of one process exclude each other too.
 class FileLock {
  public:

@@ -42,7 +42,7 @@ class Resume(WithText):
         return run.wait(timeout=120), part
 
     def check_resumed(self, part):
-        left = [n for n in os.listdir(self.dir) if n.startswith(".part.")]
+        left = self.temporaries()
         self.run_gpt("--resume", part, "--checkpoint", self.path("end"), "--json", self.path("json"))
         with open(self.path("json")) as f:
             steps = json.load(f)["steps"]
@@ -56,6 +56,28 @@ class Resume(WithText):
         self.assertEqual(code, -signal.SIGKILL)
         _, end = self.check_resumed(part)
         self.assertEqual(end, whole)
+
+    def temporaries(self):
+        return [n for n in os.listdir(self.dir) if n.startswith(".part.")]
+
+    def test_killed_while_it_saves(self):
+        """Half a checkpoint is left, beside the whole one, until the next is saved there."""
+        part = self.path("part")
+        run = subprocess.Popen(self.command("--checkpoint", part, "--save-every", "1"), env=self.env,
+                               stdout=subprocess.DEVNULL)
+        deadline = time.time() + 120
+        while time.time() < deadline and run.poll() is None:
+            if os.path.exists(part) and self.temporaries():
+                run.send_signal(signal.SIGSTOP)
+                os.waitpid(run.pid, os.WUNTRACED)
+                if self.temporaries():
+                    break
+                run.send_signal(signal.SIGCONT)
+        run.kill()
+        self.assertEqual(run.wait(timeout=120), -signal.SIGKILL)
+        self.assertEqual(len(self.temporaries()), 1)
+        self.run_gpt("--resume", part, "--checkpoint", part)
+        self.assertEqual(self.temporaries(), [])
 
     def test_stopped_by_ctrl_c(self):
         whole = self.undisturbed()
