@@ -31,6 +31,13 @@ double estimate(const TunableKernel& k) {
   return std::max(k.flops / kFlopsPerSecond, k.bytes / kBytesPerSecond);
 }
 
+/// Of all that the kernel is given, which a trial allocates; it may touch less.
+double operand_bytes(const TunableKernel& k) {
+  double sum = 0;
+  for (const TunableKernel::Buffer& b : k.buffers) sum += static_cast<double>(b.bytes);
+  return sum;
+}
+
 class Tuning {
  public:
   Tuning(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
@@ -67,7 +74,7 @@ class Tuning {
   void load_kernels() {
     if (!kernels_.empty()) return;
     for (TunableKernel& k : tunable_kernels(g_, layouts_, target_)) {
-      if (estimate(k) < kLeastSeconds || k.bytes > kMostBytes) continue;
+      if (estimate(k) < kLeastSeconds || operand_bytes(k) > kMostBytes) continue;
       if (candidate_schedules(k).size() > 1) kernels_.push_back(std::move(k));
     }
   }

@@ -161,7 +161,6 @@ class Lowering {
       w.cells.push_back(c);
       if (k.kernel.params[i].read) w.reads.push_back(c);
       if (k.kernel.params[i].written) w.writes.push_back(c);
-      w.bytes = w.bytes + cells_[c].bytes;
     }
     w.nodes = k.nodes;
     add_loop(k.kernel, std::move(w));
@@ -175,6 +174,9 @@ class Lowering {
     w.dims = k.dims;
     w.tasks = source.tasks;
     w.scratch = source.scratch_bytes;
+    detail::Traffic traffic;
+    traffic.add(k, w.cells);
+    w.bytes = traffic.bytes(cells_);
     if (source.single_pass) w.in_place = detail::in_place_pairs(k, w.cells);
     w.flops = Dim(0);
     for (int n : w.nodes) {
@@ -195,15 +197,18 @@ class Lowering {
     }
     detail::WholeKernel k = detail::lower_whole(g_, n, s.operands);
     Work w;
-    for (const Operand& o : s.operands) {
+    detail::Traffic traffic;
+    for (size_t i = 0; i < s.operands.size(); ++i) {
+      const Operand& o = s.operands[i];
       if (!o.base.valid()) continue;
       w.cells.push_back(value_cell(o.base));
       w.reads.push_back(value_cell(o.base));
-      w.bytes = w.bytes + cells_[o.base.id].bytes;
+      traffic.add(value_cell(o.base), reach_of(o.layout, g_.type(n.in[i]).shape));
     }
     w.cells.push_back(value_cell(n.out));
     w.writes = {value_cell(n.out)};
-    w.bytes = w.bytes + cells_[n.out.id].bytes;
+    traffic.add_whole(value_cell(n.out));
+    w.bytes = traffic.bytes(cells_);
     w.kernel = kernel_index(k.source.symbols[0]);
     add_source(std::move(k.source));
     w.dims = k.dims;
@@ -236,7 +241,6 @@ class Lowering {
     w.cells.push_back(to_cell);
     w.writes = {to_cell};
     w.nodes = std::move(nodes);
-    w.bytes = cells_[to_cell].bytes * Dim(from_cell >= 0 ? 2 : 1);
     if (from_cell >= 0) k.params.push_back({t, true, false});
     k.params.push_back({t, false, true});
     from.dtype = t;
@@ -321,28 +325,33 @@ class Lowering {
     Work w;
     w.cells = {from[0], from[1]};
     w.nodes = {s.node};
+    detail::Traffic in, out;
     for (size_t i = 0; i < 2; ++i) {
-      if (fused.prologue[i]) add_prologue_cells(fused_.kernels[s.prologue[i]], fused.prologue[i]->packed, w);
-      else w.reads.push_back(from[i]);
+      if (fused.prologue[i]) {
+        add_prologue_cells(fused_.kernels[s.prologue[i]], fused.prologue[i]->packed, w, in);
+        continue;
+      }
+      w.reads.push_back(from[i]);
+      in.add(from[i], reach_of(operands[i].layout, g_.type(n.in[i]).shape));
     }
     if (c.fused.epilogue) {
       const std::vector<int> operand_reads = w.reads;  // whole tensors, while others are written
-      add_epilogue_cells(fused_.kernels[s.kernel], *c.fused.epilogue, w);
+      add_epilogue_cells(fused_.kernels[s.kernel], *c.fused.epilogue, w, out);
       std::erase_if(w.in_place, [&](const auto& pair) {
         return std::count(operand_reads.begin(), operand_reads.end(), pair.first) > 0;
       });
     } else {
       w.cells.push_back(value_cell(n.out));
       w.writes = {value_cell(n.out)};
+      out.add_whole(value_cell(n.out));
     }
     w.dims = k.dims;
     w.scratch = k.scratch;
-    const std::set<int> touched(w.cells.begin(), w.cells.end());
-    for (int c : touched) w.bytes = w.bytes + cells_[c].bytes;
-    w.flops = contract_flops(n);
+    w.bytes = (in + out).bytes(cells_);
+    w.flops = detail::contract_flops(g_, n);
     add_source(k.source);
     if (chooser_.collects()) chooser_.note(c, w, cells_);
-    add_launches(k, std::move(w), cells_[n.out.id].dtype);
+    add_launches(k, std::move(w), cells_[n.out.id].dtype, in, out);
     if (s.kernel < 0 || c.fused.epilogue) return;
     FusedKernel apart = fused_.kernels[s.kernel];
     loop::canonicalize(apart.kernel);
@@ -355,15 +364,17 @@ class Lowering {
       if (k.kernel.params[p].read) return cell_of(k.params[p]);
     return s.prologue[1 - i] < 0 ? value_cell(s.operands[1 - i].base) : value_cell(n.out);
   }
-  void add_prologue_cells(const FusedKernel& f, int packed, Work& w) {
+  void add_prologue_cells(const FusedKernel& f, int packed, Work& w, detail::Traffic& traffic) {
+    const size_t first = w.cells.size();
     for (int i = 0; i < static_cast<int>(f.params.size()); ++i) {
       w.cells.push_back(i == packed ? w.cells[0] : cell_of(f.params[i]));
       if (i != packed) w.reads.push_back(w.cells.back());
     }
+    traffic.add(f.kernel, std::span(w.cells).subspan(first), packed);
     w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
   }
   /// Cells of the epilogue's parameters; the result itself is written only when kept.
-  void add_epilogue_cells(const FusedKernel& f, const Epilogue& e, Work& w) {
+  void add_epilogue_cells(const FusedKernel& f, const Epilogue& e, Work& w, detail::Traffic& traffic) {
     std::vector<int> own;
     for (size_t i = 0; i < f.params.size(); ++i) {
       const int c = cell_of(f.params[i]);
@@ -377,11 +388,14 @@ class Lowering {
       if (f.kernel.params[i].read) w.reads.push_back(c);
       if (f.kernel.params[i].written) w.writes.push_back(c);
     }
+    traffic.add(e.kernel, own, e.accumulator);
+    if (e.keep) traffic.add_whole(own[static_cast<size_t>(e.accumulator)]);
     w.in_place = detail::in_place_pairs(e.kernel, own);
     w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
   }
-  /// One launch, or with a split k two: ranges into the workspace, then their sum.
-  void add_launches(const detail::ContractKernel& k, Work w, DType dtype) {
+  /// One launch, or with a split k two: ranges of what moves `in` into the workspace, then their sum `out`.
+  void add_launches(const detail::ContractKernel& k, Work w, DType dtype, const detail::Traffic& in,
+                    const detail::Traffic& out) {
     const int workspace = k.has_workspace ? new_cell(dtype, k.workspace, "split_k") : -1;
     const Work whole = w;
     for (size_t i = 0; i < k.launches.size(); ++i) {
@@ -391,6 +405,7 @@ class Lowering {
       if (workspace >= 0) {
         part.cells.push_back(workspace);
         const bool last = i + 1 == k.launches.size();
+        part.bytes = (last ? out : in).bytes(cells_) + k.workspace;
         if (last) part.reads.push_back(workspace);
         else part.writes = {workspace};
         if (last) part.flops = Dim(0);
@@ -398,12 +413,6 @@ class Lowering {
       works_.push_back(std::move(part));
     }
   }
-  Dim contract_flops(const Node& n) const {
-    Dim f = numel(g_.type(n.out).shape) * Dim(2);
-    for (int64_t d : std::get<std::vector<int64_t>>(n.attrs[2])) f = f * g_.type(n.in[0]).shape[d];
-    return f;
-  }
-
   // --- outputs and overwritten inputs ---
 
   /// Gives output values their buffers; those that replace an input become overwrites.
@@ -534,13 +543,7 @@ class Lowering {
 
   ProfileRow profile_row(const Work& w) {
     ProfileRow r;
-    std::set<std::string> seen;
-    for (int n : w.nodes) {
-      const Node& node = g_.nodes[n];
-      if (def(node.op).kind == OpKind::view) continue;
-      if (seen.insert(std::string(def(node.op).name)).second)
-        r.ops += (r.ops.empty() ? "" : " ") + std::string(def(node.op).name);
-    }
+    r.ops = detail::ops_text(g_, w.nodes);
     r.bytes = pool_.add(w.bytes);
     r.flops = pool_.add(w.flops);
     r.sources.assign(w.nodes.begin(), w.nodes.end());

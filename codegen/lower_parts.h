@@ -6,12 +6,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "codegen/lower.h"
 #include "codegen/tunable.h"
+#include "ir/footprint.h"
 
 namespace kiln::detail {
 
@@ -39,6 +41,23 @@ struct Cell {
   int inside = -1;  ///< the cell of whose memory this one is a part, if any, ...
   Dim at = 0;       ///< ... and where it begins there, in bytes
 };
+
+/// What one launch reads and writes: each element of a cell counts once.
+class Traffic {
+ public:
+  void add(int cell, Reach reach) { reaches_[cell].push_back(std::move(reach)); }
+  void add_whole(int cell) { add(cell, {.kind = Reach::Kind::whole}); }
+  /// The accesses of a kernel; `cells` per parameter, of which `skipped` lies in no memory.
+  void add(const loop::Kernel& k, std::span<const int> cells, int skipped = -1);
+  friend Traffic operator+(Traffic a, const Traffic& b);
+  Dim bytes(const std::vector<Cell>& cells) const;
+
+ private:
+  std::map<int, std::vector<Reach>> reaches_;
+};
+
+/// The ops of a launch that compute something, each once: "mul add tanh".
+std::string ops_text(const Graph& g, const std::vector<int>& nodes);
 
 /// Sizes of a plan, each once.
 class DimPool {
@@ -120,6 +139,8 @@ LoweredProgram lower_collecting(const Graph& g, const std::vector<ExternalLayout
 /// node, or, unless `inner_last`, the free dims last. `order` gets the dims, outermost first.
 TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_last,
                            std::vector<int64_t>& order);
+/// Of a dot_general alone.
+Dim contract_flops(const Graph& g, const Node& n);
 /// How the matmul should walk a prologue's operand: like most of what it loads.
 bool walks_columns(const loop::Kernel& k);
 

@@ -65,6 +65,11 @@ class Explain(tools.WithFolder):
         self.assertEqual([(c["kind"], c["tensors"]) for c in stage["collectives"]], [("all_reduce", 4)])
         named = {r["name"]: r["bound"] for r in stage["launches"] if "bucket" in r["name"]}
         self.assertEqual(named, {"start bucket 0": "-", "wait for bucket 0": "-"})
+        # An update reads its piece of the bucket and no more: here gradient, parameter and two moments.
+        updates = [r["bytes"] for r in stage["launches"] if "sqrt" in r["ops"]]
+        self.assertEqual(len(updates), 4)
+        self.assertLess(min(updates), 256)
+        self.assertGreater(stage["collectives"][0]["bytes"], 2048)
 
     def test_measured_limits(self):
         job, _ = self.record()
