@@ -174,9 +174,12 @@ class Tuning {
     const TrialResult r = compiled.run(i, {.seconds = kKernelSeconds});
     if (r.compared == 0) return "";
     const std::string& winner = trial.schedules[static_cast<size_t>(r.winner)];
-    log(LogLevel::info, "tuning: {} of {} candidates of kernel {}; {:.1f} us instead of {:.1f} us by '{}'",
-        r.compared, trial.schedules.size(), trial.kernel->id, r.seconds * 1e6, r.default_seconds * 1e6,
-        winner);
+    const std::string outcome = r.winner == 0
+                                    ? fmt::format("the default stays, at {:.2f} us", r.seconds * 1e6)
+                                    : fmt::format("{:.2f} us instead of the default's {:.2f} us by '{}'",
+                                                  r.seconds * 1e6, r.default_seconds * 1e6, winner);
+    log(LogLevel::info, "tuning: {} of {} candidates of kernel {}; {}", r.compared, trial.schedules.size(),
+        trial.kernel->id, outcome);
     ++stats_.tuned;
     return TuneRow{winner, r.seconds, r.default_seconds, r.compared}.str();
   }

@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <sstream>
 #include <thread>
 
 #include "codegen/program.h"
+#include "ir/base/options.h"
 #include "runtime/store_local.h"
 #include "tests/autotune/graphs.h"
 
@@ -76,6 +79,29 @@ TEST(Tune, MeasuredOnceThenFound) {
   part.outputs.pop_back();
   EXPECT_NE(choose(part, &cache, {}, &third).size(), 0u);
   EXPECT_GT(third.found, 0);
+}
+
+/// No line says that a kernel takes as long as before instead of what it took.
+TEST(Tune, SaysWhatWonOrThatTheDefaultStays) {
+  set_option("KILN_LOG", "info");
+  ::testing::internal::CaptureStderr();
+  TuneStats stats;
+  choose(graph(), nullptr, {}, &stats);
+  std::istringstream said(::testing::internal::GetCapturedStderr());
+  set_option("KILN_LOG", "warn");
+  const std::regex stays(
+      "kiln info: tuning: \\d+ of \\d+ candidates of kernel [0-9a-f]+; the default stays, at [0-9.]+ us");
+  const std::regex better(
+      "kiln info: tuning: \\d+ of \\d+ candidates of kernel [0-9a-f]+; ([0-9.]+) us instead of the default's "
+      "([0-9.]+) us by '.+'");
+  int lines = 0;
+  for (std::string line; std::getline(said, line); ++lines) {
+    if (std::regex_match(line, stays)) continue;
+    std::smatch m;
+    ASSERT_TRUE(std::regex_match(line, m, better)) << line;
+    EXPECT_LT(std::stod(m[1]), std::stod(m[2])) << line;
+  }
+  EXPECT_EQ(lines, stats.tuned);
 }
 
 TEST(Tune, WhatIsKnownIsFoundWithoutMeasuring) {
