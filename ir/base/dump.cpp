@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <mutex>
 
 #include "ir/base/atomic_file.h"
 #include "ir/base/error.h"
+#include "ir/base/log.h"
 #include "ir/base/options.h"
 
 namespace kiln {
@@ -27,6 +29,9 @@ int next_number(const fs::path& folder) {
   return most + 1;
 }
 
+std::mutex failed_mutex;
+std::string failed;  // the folder that could not be written: one warning is enough
+
 }  // namespace
 
 bool dumping(std::string_view stage) {
@@ -36,15 +41,21 @@ bool dumping(std::string_view stage) {
 
 void dump(std::string_view stage, const std::function<std::string()>& text, std::string_view extension) {
   if (!dumping(stage)) return;
-  const fs::path folder = option("KILN_DUMP_DIR");
+  const std::string folder = option("KILN_DUMP_DIR");
+  const std::lock_guard lock(failed_mutex);
+  if (failed == folder) return;
   try {
     fs::create_directories(folder);
     const std::string name = fmt::format("{:03}-{}.{}", next_number(folder), stage, extension);
-    write_file_atomically((folder / name).string(), text());
+    write_file_atomically(fs::path(folder) / name, text());
+    return;
   } catch (const fs::filesystem_error& e) {
-    throw Error(ErrorKind::io, fmt::format("KILN_DUMP: cannot write to {}; got {} (set KILN_DUMP_DIR)",
-                                           folder.string(), e.code().message()));
+    log(LogLevel::warn, "KILN_DUMP: cannot write to {}: {}; going on without", folder, e.code().message());
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::io) throw;
+    log(LogLevel::warn, "KILN_DUMP: {}; going on without", e.what());
   }
+  failed = folder;
 }
 
 }  // namespace kiln

@@ -11,7 +11,7 @@ namespace kiln {
 /// Whether KILN_DUMP names `stage`.
 bool dumping(std::string_view stage);
 /// If so, writes text() as <number>-<stage>.<extension>, numbered after all files that are there.
-/// Throws: io, if the folder or the file cannot be written.
+/// A folder that cannot be written costs one warning, and the process goes on without.
 void dump(std::string_view stage, const std::function<std::string()>& text,
           std::string_view extension = "txt");
 
