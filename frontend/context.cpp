@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/context.h"
 
-#include <unistd.h>
-
 #include "frontend/state.h"
 #include "ir/base/options.h"
 #include "ir/interpret.h"
@@ -33,8 +31,7 @@ void host_all_reduce(int64_t group, const TensorRef& t) {
 Context::Context() : target(parse_target(option("KILN_TARGET"))), recorder(option("KILN_RECORD")) {
   check_environment();
   if (const std::string trace = option("KILN_TRACE"); !trace.empty())
-    timeline_ = std::make_unique<Timeline>(fmt::format("{}.{}.json", trace, getpid()),
-                                           fmt::format("process {}", getpid()));
+    timeline_ = std::make_unique<Timeline>(trace);
 }
 
 Context& context() {

@@ -25,11 +25,11 @@ Cursor::Cursor(Trie& trie)
     : trie_(trie),
       primary_(!trie.primary_busy.exchange(true)),
       call_(next_call++),
+      number_(++trie.calls),
       thread_(std::this_thread::get_id()),
       outer_(state().open),
       at_(&trie.root) {
   state().cursor = state().open = this;
-  ++trie.calls;
   handles_.reserve(trie.handles_hint.load(std::memory_order_relaxed));
 }
 

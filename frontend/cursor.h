@@ -200,6 +200,7 @@ class Cursor {
   Trie& trie_;
   const bool primary_;
   const uint64_t call_;
+  const uint64_t number_;  ///< among the calls of the callable, from 1
   const std::thread::id thread_;
   Cursor* const outer_;
   Event* at_;

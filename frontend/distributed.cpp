@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "frontend/communication.h"
+#include "frontend/context.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 #include "runtime/world.h"
@@ -143,6 +144,9 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, Loc
   } catch (const Error& e) {
     throw e.in(place);
   }
+  const Rendezvous& own = h.world->place();
+  if (Timeline* const trace = detail::context().timeline())
+    trace->name_process(fmt::format("rank {} of {}", own.rank, own.world_size), own.rank);
   return h.world->group();
 }
 

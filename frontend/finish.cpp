@@ -242,6 +242,7 @@ void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
     std::vector<std::shared_ptr<Communicator>> groups;
     if (!stage.program->communication.plans.empty()) groups = communicators();
     const GroupScope scope(groups, stage.program->communication);
+    state().call = number_;
     stage.program->run(inputs, outputs);
     for (size_t i = 0; i < worst.size(); ++i)
       KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
@@ -368,6 +369,7 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
 /// What this call leaves for a backward of the stage's roots.
 SavedCall Cursor::save_for(const OuterBackward& backward) const {
   SavedCall saved;
+  saved.number = number_;
   const auto remember = [](const std::vector<ImplPtr>& from, const std::set<int>& which,
                            std::vector<SavedMemory>& to) {
     to.resize(from.size());

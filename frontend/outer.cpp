@@ -148,6 +148,7 @@ void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, co
   std::vector<int> with_grad;
   std::vector<Tensor> results;
   std::vector<uint64_t> scalars = call.scalars;
+  state().call = call.number;
   for (const auto& [root, g] : grads) {
     with_grad.push_back(root);
     results.push_back(g.contiguous());

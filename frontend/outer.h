@@ -21,6 +21,7 @@ struct SavedMemory {
 
 /// Left by one call, for all backwards from its results.
 struct SavedCall {
+  uint64_t number = 0;  ///< among the calls of its callable
   std::vector<SavedMemory> carried, externals;
   std::vector<uint64_t> scalars;
   std::map<int, std::shared_ptr<HookList>> hooks;  ///< value of the path -> hooks that see its gradient

@@ -76,6 +76,7 @@ class NativeProgram : public Program {
     for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
     for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
     sites_ = communication_of(g).sites;
+    label_ = g.name + (options.loc.known() ? fmt::format(" ({})", options.loc.str()) : "");
   }
 
   void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
@@ -94,6 +95,8 @@ class NativeProgram : public Program {
                      .max_threads = max_threads_,
                      .profiler = profiler_.get(),
                      .timeline = context().timeline(),
+                     .name = label_,
+                     .number = state().call,
                      .groups = state().groups,
                      .sites = sites_,
                      .announce = &state().announce});
@@ -122,6 +125,7 @@ class NativeProgram : public Program {
   std::shared_ptr<Profiler> profiler_;
   std::vector<bool> scalar_, in_place_;
   std::vector<CollectiveSite> sites_;
+  std::string label_;  // of its calls in a trace: "step (train.cpp:22)"
 };
 
 /// Adds the user's lines to the names in the profile table.

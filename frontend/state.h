@@ -2,6 +2,7 @@
 // The thread-local state of the frontend, and the default generator.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct State {
   Cursor* open = nullptr;    ///< of the compiled call that runs, even where ops are eager for a while
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
+  uint64_t call =
+      0;  ///< the number among its callable's calls of the one whose program ran last on this thread
   std::vector<ProcessGroup*> groups;  ///< that collectives evaluated on this thread name by place
   std::function<void()> announce;     ///< called before the first of them; may be empty
 

@@ -227,12 +227,13 @@ void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& ca
     last = now;
   }
   if (call.profiler) call.profiler->record(plan_, frame.bound->dims, ns, last - start);
-  if (call.timeline) call.timeline->add(spans(*frame.bound, ns, start, frame.collectives->times()));
+  if (call.timeline) call.timeline->add(spans(frame, call, ns, start));
 }
 
-std::vector<TimelineSpan> Executable::spans(const BoundPlan& bound, const std::vector<int64_t>& ns,
-                                            int64_t start,
-                                            const std::vector<Work::Times>& collectives) const {
+std::vector<TimelineSpan> Executable::spans(const Frame& frame, const Invocation& call,
+                                            const std::vector<int64_t>& ns, int64_t start) const {
+  const BoundPlan& bound = *frame.bound;
+  const std::vector<Work::Times> collectives = frame.collectives->times();
   std::vector<TimelineSpan> out;
   const auto size = [&](DimIndex d) { return d < 0 ? 0.0 : static_cast<double>(bound.dims[d]); };
   int64_t at = start;
@@ -243,7 +244,7 @@ std::vector<TimelineSpan> Executable::spans(const BoundPlan& bound, const std::v
     out.push_back({TimelineRow::compute, row ? row->name : "kernel", kCategory[static_cast<int>(l.kind)], at,
                    at + ns[i], row ? size(row->bytes) : 0});
   }
-  out.push_back({TimelineRow::compute, "call", "call", start, at, 0});
+  out.push_back({TimelineRow::compute, std::string(call.name), "call", start, at, 0, call.number});
   for (size_t i = 0; i < collectives.size(); ++i) {
     const PlanCollective& c = plan_.collectives[i];
     out.push_back({TimelineRow::communication, fmt::format("{} {}", c.kind, i), "collective",

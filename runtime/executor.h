@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/kernel_image.h"
@@ -33,7 +34,9 @@ struct Invocation {
   int threads = 0;                    ///< exactly so many, if the pool is free; 0: by the amount of work,
   int max_threads = 0;                ///< up to so many; 0: up to default_threads()
   Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
-  Timeline* timeline = nullptr;       ///< gets a span for every launch and collective (adds barriers)
+  Timeline* timeline = nullptr;       ///< gets a span for every launch and collective (adds barriers), ...
+  std::string_view name = "call";     ///< ... and one of this name for the call, ...
+  uint64_t number = 0;                ///< ... with this number, if it has one
   std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
   std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
   /// Called by a plan with collectives before it starts the first, and not if a guard keeps it from that.
@@ -74,8 +77,8 @@ class Executable {
   void check(const Invocation& call) const;
   void point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const;
   void walk_timed(const Frame& frame, Team& team, const Invocation& call) const;
-  std::vector<TimelineSpan> spans(const BoundPlan& bound, const std::vector<int64_t>& ns, int64_t start,
-                                  const std::vector<Work::Times>& collectives) const;
+  std::vector<TimelineSpan> spans(const Frame& frame, const Invocation& call, const std::vector<int64_t>& ns,
+                                  int64_t start) const;
   std::string largest_buffers(const BoundPlan& bound) const;
 
   Plan plan_;

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace kiln {
@@ -19,30 +19,45 @@ enum class TimelineRow : uint8_t { compute, communication };
 
 struct TimelineSpan {
   TimelineRow row = TimelineRow::compute;
-  std::string name;      ///< "layer_norm+linear", "wait all_reduce"
+  std::string name;      ///< "layer_norm+linear", "wait all_reduce", "train (train.cpp:22)"
   std::string category;  ///< "kernel", "start", "wait", "collective", "call"
   int64_t begin_ns = 0, end_ns = 0;
-  double bytes = 0;  ///< moved, or reduced
+  double bytes = 0;   ///< moved, or reduced
+  uint64_t call = 0;  ///< of a call: its number; 0: unknown
 };
 
-/// A trace file that grows call by call, in Chrome's JSON array format, which needs no end: a process that is
-/// killed leaves a trace that can be read. Threads: any.
+/// A trace file that grows call by call, in Chrome's JSON array format. It is whole after every call, however
+/// the process ends. A file that cannot be written costs a warning, and the process goes on without. Each
+/// thread that adds has rows of its own. Threads: any.
 class Timeline {
  public:
-  /// `process` is its name in the viewer: "rank 0". Throws: io, naming the path.
-  Timeline(std::string path, const std::string& process);
+  /// A file of this process: `<prefix>.<process id>.json`. A forked child begins one of its own.
+  explicit Timeline(std::string prefix);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// Appends and flushes. A full disk ends the trace, with one warning.
+  /// What the viewer calls this process, "rank 0 of 2", and at which place it shows it. Until it is said: the
+  /// program's name, at 0.
+  void name_process(const std::string& name, int place);
+  /// Appends. A full disk ends the trace.
   void add(const std::vector<TimelineSpan>& spans);
-  const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
+  void open();
+  std::string head() const;
+  std::string new_rows(size_t thread) const;
+  bool write_at(int64_t at, const std::string& text) const;
+  void give_up();
+
+  const std::string prefix_;
   std::mutex mutex_;
-  std::FILE* file_ = nullptr;
+  std::string path_, name_;
+  int place_ = 0;
+  int file_ = -1;
+  int pid_ = 0;
+  int64_t end_ = 0;                       ///< behind the last event
+  std::vector<std::thread::id> threads_;  ///< that have rows
 };
 
 }  // namespace kiln

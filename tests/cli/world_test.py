@@ -4,6 +4,7 @@
 Usage: world_test.py KILN WORLD_MEMBER DOCUMENTED_PROGRAM. torchrun and srun are imitated by their
 variables.
 """
+import json
 import os
 import re
 import shutil
@@ -251,6 +252,41 @@ class Failures(World):
             time.sleep(0.5)
             p.terminate()
             self.assertEqual(self.finish(p)[0], -signal.SIGTERM)
+
+
+class Traces(World):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="kiln-world-trace-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def events(self, pid):
+        with open(os.path.join(self.folder, f"trace.{pid}.json"), encoding="utf-8") as f:
+            return json.load(f)
+
+    def test_processes_are_named_by_rank(self):
+        p = self.start(KILN, "run", "--nproc", "2", "--", MEMBER, "train",
+                       KILN_TRACE=os.path.join(self.folder, "trace"))
+        self.assertEqual(self.finish(p)[0], 0)
+        names = []
+        for pid in sorted(int(name.split(".")[1]) for name in os.listdir(self.folder)):
+            events = self.events(pid)
+            named, sort = events[0]["args"]["name"], events[1]["args"]["sort_index"]
+            self.assertEqual(named, f"rank {sort} of 2 (pid {pid})")
+            names.append(sort)
+            calls = [e for e in events if e.get("cat") == "call"]
+            self.assertEqual([e["args"]["call"] for e in calls], [1, 2, 3])
+            self.assertRegex(calls[0]["name"], r"^step \(world_member\.cpp:\d+\)$")
+        self.assertEqual(sorted(names), [0, 1])
+
+    def test_a_killed_process_leaves_a_whole_trace(self):
+        p = self.start(MEMBER, "forever", KILN_TRACE=os.path.join(self.folder, "trace"))
+        self.assertRegex(p.stdout.readline(), "trains")
+        p.kill()
+        self.finish(p)
+        events = self.events(p.pid)
+        self.assertEqual(events[0]["args"]["name"], f"rank 0 of 1 (pid {p.pid})")
+        self.assertGreaterEqual(len([e for e in events if e.get("cat") == "call"]), 3)
 
 
 class Deaths(World):

@@ -244,14 +244,15 @@ TEST(LowerCollective, WithoutItsGroupNothingRuns) {
 
 /// The trace of a call: every launch in order, and the collectives behind them.
 TEST(LowerCollective, TracesShowWhatIsHiddenAndWhatIsWaitedFor) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("kiln-collective-{}.json", getpid())).string();
+  const std::string prefix =
+      (std::filesystem::temp_directory_path() / fmt::format("kiln-collective-{}", getpid())).string();
+  const std::string path = fmt::format("{}.{}.json", prefix, getpid());
   const Graph g = parse_graph(kTwoBuckets);
   const auto loaded = testing::load(compile_program(g, {}, host_target(), {}, nullptr, 1));
   DoublingGroup group;
   ProcessGroup* const groups[] = {&group};
   {
-    Timeline timeline(path, "rank 0");
+    Timeline timeline(prefix);
     testing::execute(g, *loaded.exe, testing::random_inputs(g, 1), 2, {}, groups, &timeline);
   }
   std::ifstream in(path);
