@@ -13,20 +13,10 @@ namespace kiln::cli {
 
 namespace {
 
-/// "choice:on|off|check" as words: "one of on, off, check".
-std::string type_text(std::string_view type) {
-  std::string words(type.substr(type.find(':') + 1));
-  for (size_t at = 0; (at = words.find('|', at)) != std::string::npos;) words.replace(at, 1, ", ");
-  if (type.starts_with("choice:")) return "one of " + words;
-  if (type.starts_with("tokens:")) return "list of " + words;
-  if (type == "flag") return "0 or 1";
-  return words;
-}
-
 void print_text() {
   for (const OptionDef& o : option_table()) {
     const std::string value = option(o.name);
-    fmt::print("{}  ({}; default {})\n    {}\n", o.name, type_text(o.type),
+    fmt::print("{}  ({}; default {})\n    {}\n", o.name, value_text(o),
                o.fallback.empty() ? "none" : o.fallback, o.doc);
     if (value != o.fallback) fmt::print("    set to {}\n", value);
   }
@@ -39,7 +29,7 @@ void print_markdown() {
       "an error. Made by `kiln options --markdown` from ir/base/options.cpp.\n\n"
       "| name | value | default | what it does |\n| --- | --- | --- | --- |\n");
   for (const OptionDef& o : option_table()) {
-    fmt::print("| {} | {} | {} | {} |\n", o.name, type_text(o.type), o.fallback.empty() ? "none" : o.fallback,
+    fmt::print("| {} | {} | {} | {} |\n", o.name, value_text(o), o.fallback.empty() ? "none" : o.fallback,
                o.doc);
   }
 }

@@ -40,7 +40,7 @@ constexpr OptionDef kOptions[] = {
      "share one"},
     {"KILN_RPC_LIBRARY", "path", "",
      "the gRPC library to open; default is searched beside libkiln and the program"},
-    {"KILN_TARGET", "path", "host", "CPU to generate code for: host, x86-64-v3, x86-64-v4"},
+    {"KILN_TARGET", "choice:host|x86-64-v3|x86-64-v4", "host", "CPU to generate code for"},
     {"KILN_TRACE", "path", "",
      "write what compiled calls do when to <path>.<process id>.json, for ui.perfetto.dev (adds barriers)"},
     {"KILN_TUNE", "choice:off|fast", "off",
@@ -97,12 +97,21 @@ void check_value(const OptionDef& o, const std::string& v) {
   if (o.type.starts_with("choice:")) ok = one_of(v, o.type.substr(7));
   if (o.type.starts_with("tokens:"))
     for (const std::string& t : split(v, ',')) ok = ok && one_of(t, o.type.substr(7));
-  KILN_CHECK(ok, invalid, "{}: bad value; got '{}', expected {}", o.name, v, o.type);
+  KILN_CHECK(ok, invalid, "{}: bad value; got '{}', expected {}", o.name, v, value_text(o));
 }
 
 }  // namespace
 
 std::span<const OptionDef> option_table() { return kOptions; }
+
+std::string value_text(const OptionDef& o) {
+  const std::string words =
+      fmt::format("{}", fmt::join(split(o.type.substr(o.type.find(':') + 1), '|'), ", "));
+  if (o.type.starts_with("choice:")) return "one of " + words;
+  if (o.type.starts_with("tokens:")) return "list of " + words;
+  if (o.type == "flag") return "0 or 1";
+  return o.type == "int" ? "number, 0 or more" : words;
+}
 
 std::string option(std::string_view name) {
   const OptionDef& o = find(name);

@@ -21,6 +21,8 @@ struct OptionDef {
 
 /// All switches, sorted by name.
 std::span<const OptionDef> option_table();
+/// What a switch may be, in words: "one of on, off, check".
+std::string value_text(const OptionDef& o);
 
 /// The value of a switch: what set_option gave, else the environment, else the fallback.
 /// Throws: invalid, when the value does not fit its type (the message lists what does) or on an unknown name.

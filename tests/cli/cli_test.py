@@ -59,7 +59,7 @@ class Options(unittest.TestCase):
     def test_bad_value(self):
         status, _, err = run("options", KILN_COMPILE="frob")
         self.assertEqual(status, 2)
-        self.assertEqual(err, "kiln: KILN_COMPILE: bad value; got 'frob', expected choice:on|off|check\n")
+        self.assertEqual(err, "kiln: KILN_COMPILE: bad value; got 'frob', expected one of on, off, check\n")
 
     def test_page_is_fresh(self):
         status, out, _ = run("options", "--markdown")
