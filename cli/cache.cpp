@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "codegen/disk_cache.h"
@@ -166,11 +167,10 @@ void collect(const GcOptions& o) {
 void add_list(CLI::App& cache) {
   CLI::App* command = cache.add_subcommand("ls", "Lists the entries");
   const auto o = std::make_shared<ListOptions>();
-  command->add_option("--sort", o->sort, "used, written, bytes (the largest or latest first) or kind")
-      ->check(CLI::IsMember({"used", "written", "bytes", "kind"}))
-      ->capture_default_str();
-  command->add_option("--kind", o->kind, "Only entries of this kind: plan, object, tune");
-  command->add_flag("--json", o->json, "Print JSON");
+  add_choice(*command, "--sort", o->sort, {"used", "written", "bytes", "kind"},
+             "What to sort by, the latest or largest first");
+  add_choice(*command, "--kind", o->kind, {"plan", "object", "tune"}, "Only entries of this kind");
+  add_json(*command, o->json);
   command->callback([o] { list(*o); });
 }
 
@@ -179,11 +179,10 @@ void add_gc(CLI::App& cache) {
       "gc",
       "Removes what was not used for longest, down to a limit: KILN_CACHE_LIMIT_MB unless one is given");
   const auto o = std::make_shared<GcOptions>();
-  command->add_option("--limit", o->limit_mb, "Size to come down to, in MB")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  command->add_option("--older-than", o->days, "Remove all that was not used for this many days")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
-  command->add_flag("--json", o->json, "Print JSON");
+  add_number(*command, "--limit", o->limit_mb, 0, int64_t{1} << 40, "Size to come down to", "MB");
+  add_number(*command, "--older-than", o->days, 0, int64_t{1} << 20,
+             "Remove all that was not used for so long", "DAYS");
+  add_json(*command, o->json);
   command->callback([o] { collect(*o); });
 }
 
@@ -195,13 +194,13 @@ void add_cache_command(CLI::App& app) {
   add_list(*cache);
   CLI::App* stat_command = cache->add_subcommand("stat", "Counts entries and bytes by kind");
   const auto stat_json = std::make_shared<bool>(false);
-  stat_command->add_flag("--json", *stat_json, "Print JSON");
+  add_json(*stat_command, *stat_json);
   stat_command->callback([stat_json] { stat(*stat_json); });
   CLI::App* verify_command =
       cache->add_subcommand("verify", "Checks every entry; status 1 if one is damaged");
   const auto remove = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
-  verify_command->add_flag("--delete", *remove, "Remove damaged entries");
-  verify_command->add_flag("--json", *json, "Print JSON");
+  add_flag(*verify_command, "--delete", *remove, "Remove damaged entries");
+  add_json(*verify_command, *json);
   verify_command->callback([remove, json] { verify(*remove, *json); });
   add_gc(*cache);
   add_why_miss_command(*cache);

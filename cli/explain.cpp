@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
@@ -317,18 +318,14 @@ void explain(const ExplainOptions& o) {
 void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Shows what the programs of a recorded job become");
   const auto o = std::make_shared<ExplainOptions>();
-  command->add_option("job", o->job, "Job file, recorded with KILN_RECORD")->required();
-  command->add_option("--target", o->target, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
-  command->add_option("--program", o->program, "Only this one, numbered from 0")
-      ->check(CLI::Range(0, 1 << 30));
-  command->add_option("--threads", o->threads, "Threads to predict for; 0: the most that a recorded run had")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")
-      ->check(CLI::IsMember({"off", "fast"}))
-      ->capture_default_str();
-  command->add_flag("--measure", o->measure, "Predict with this machine's measured limits");
-  command->add_flag("--json", o->json, "Print JSON");
+  add_job(*command, o->job);
+  add_targets(*command, o->target, "CPUs, of host, x86-64-v3, x86-64-v4");
+  add_number(*command, "--program", o->program, 0, INT32_MAX, "Only this one, numbered from 0");
+  add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
+             "Threads to predict for; 0: the most that a recorded run had");
+  add_tune(*command, o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find");
+  add_flag(*command, "--measure", o->measure, "Predict with this machine's measured limits");
+  add_json(*command, o->json);
   command->callback([o] { explain(*o); });
 }
 

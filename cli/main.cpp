@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "frontend/version.h"
 #include "ir/base/error.h"
@@ -19,40 +20,6 @@
 namespace {
 
 constexpr int kFailed = 1, kBadUsage = 2;
-
-/// "a, b, c": what would have been right.
-std::string command_names(const CLI::App& app) {
-  std::string out;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (!out.empty()) out += ", ";
-    out += command->get_name();
-  }
-  return out;
-}
-
-/// The command line as it should have been: with `--` before `program`.
-std::string with_dashes(int argc, char** argv, const std::string& program) {
-  std::string out = "kiln";
-  bool before = true;
-  for (int i = 1; i < argc; ++i) {
-    if (before && argv[i] == program) out += " --", before = false;
-    out += std::string(" ") + argv[i];
-  }
-  return out;
-}
-
-/// What is wrong with the command line, as one line.
-std::string usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
-  const std::vector<std::string> extras = app.remaining(true);
-  if (extras.empty()) return e.what();
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty() && chosen[0]->get_name() == "run" && !extras[0].starts_with("-"))
-    return fmt::format("run: no -- before the program '{}'; expected {}", extras[0],
-                       with_dashes(argc, argv, extras[0]));
-  if (!chosen.empty()) return fmt::format("{}: unknown argument '{}'", chosen[0]->get_name(), extras[0]);
-  if (extras[0].starts_with("-")) return fmt::format("unknown argument '{}'", extras[0]);
-  return fmt::format("unknown command '{}'; commands: {}", extras[0], command_names(app));
-}
 
 /// Where the `--` of `kiln run` stands, or argc. What follows it is another program's command line.
 int end_of_own(int argc, char** argv) {
@@ -68,7 +35,7 @@ int run(int argc, char** argv) {
   int status = 0;
   CLI::App app("Kiln compiles training for C++.", "kiln");
   app.set_version_flag("--version", fmt::format("kiln {}", kiln::version()));
-  app.require_subcommand(0, 1);
+  app.require_subcommand(1);
   kiln::cli::add_options_command(app);
   kiln::cli::add_run_command(app, program, status);
   kiln::cli::add_warm_command(app);
@@ -77,13 +44,9 @@ int run(int argc, char** argv) {
   try {
     kiln::check_environment();
     app.parse(own, argv);
-    if (app.get_subcommands().empty()) {
-      fmt::print(stderr, "kiln: no command; commands: {} (kiln --help)\n", command_names(app));
-      return kBadUsage;
-    }
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    fmt::print(stderr, "kiln: {} (kiln --help)\n", usage_error(app, e, argc, argv));
+    fmt::print(stderr, "kiln: {}\n", kiln::cli::usage_error(app, e, argc, argv));
     return kBadUsage;
   } catch (const kiln::Error& e) {
     fmt::print(stderr, "kiln: {}\n", e.what());

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 
 namespace kiln::cli {
@@ -39,7 +40,7 @@ void print_markdown() {
 void add_options_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("options", "Lists the environment switches and their values");
   const auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "Print the page docs/options.md");
+  add_flag(*command, "--markdown", *markdown, "Print the page docs/options.md");
   command->callback([markdown] { *markdown ? print_markdown() : print_text(); });
 }
 

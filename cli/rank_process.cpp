@@ -91,6 +91,19 @@ int reported(int fd) {
   return n == sizeof error ? error : 0;
 }
 
+/// Why `program` did not start, and what may have been meant.
+std::string why(const std::string& program, int error) {
+  if (error != ENOENT) return std::strerror(error);
+  if (program.find('/') != std::string::npos)
+    return access(program.c_str(), F_OK) != 0
+               ? std::strerror(error)
+               : "it is there, but the interpreter or loader that it names is not";
+  const std::string here = "./" + program;
+  return access(here.c_str(), X_OK) == 0
+             ? fmt::format("it is not on PATH (to run the one in this folder: {})", here)
+             : "it is not on PATH";
+}
+
 }  // namespace
 
 RankProcess start_rank(const RankStart& start) {
@@ -108,7 +121,7 @@ RankProcess start_rank(const RankStart& start) {
   if (const int error = reported(report.read)) {
     waitpid(pid, nullptr, 0);
     throw Error(ErrorKind::invalid,
-                fmt::format("run: cannot start '{}'; {}", start.command[0], std::strerror(error)));
+                fmt::format("run: cannot start '{}'; {}", start.command[0], why(start.command[0], error)));
   }
   fcntl(out.read, F_SETFL, O_NONBLOCK);
   fcntl(err.read, F_SETFL, O_NONBLOCK);

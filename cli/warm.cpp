@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
@@ -280,19 +281,13 @@ class Warm {
 void add_warm_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("warm", "Compiles a recorded job into the cache");
   const auto o = std::make_shared<WarmOptions>();
-  command->add_option("job", o->job, "Job file, recorded with KILN_RECORD")->required();
-  command->add_option("--target", o->targets, "CPUs to compile for, of host, x86-64-v3, x86-64-v4")
-      ->capture_default_str();
-  command->add_option("--tune", o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run")
-      ->check(CLI::IsMember({"off", "fast"}))
-      ->capture_default_str();
-  command->add_option("--threads", o->threads, "Threads to tune for; 0: each number that a recorded run had")
-      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
-      ->capture_default_str();
-  command->add_option("-j,--jobs", o->jobs, "Programs compiled at once; 0: one per CPU")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag("--json", o->json, "Print the result as JSON");
+  add_job(*command, o->job);
+  add_targets(*command, o->targets, "CPUs to compile for, of host, x86-64-v3, x86-64-v4");
+  add_tune(*command, o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run");
+  add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
+             "Threads to tune for; 0: each number that a recorded run had");
+  add_number(*command, "-j,--jobs", o->jobs, 0, 1024, "Programs compiled at once; 0: one per CPU");
+  add_json(*command, o->json);
   command->callback([o] { Warm(*o).run(); });
 }
 

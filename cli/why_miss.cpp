@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "autotune/record.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
@@ -211,16 +212,12 @@ void why_miss(const WhyMissOptions& o) {
 void add_why_miss_command(CLI::App& cache) {
   CLI::App* command = cache.add_subcommand("why-miss", "Says why programs of a job are not found");
   const auto o = std::make_shared<WhyMissOptions>();
-  command->add_option("job", o->job, "Job file, recorded with KILN_RECORD")->required();
-  command->add_option("--target", o->target, "CPUs, of host, x86-64-v3, x86-64-v4")->capture_default_str();
-  command->add_option("--tune", o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find")
-      ->check(CLI::IsMember({"off", "fast"}))
-      ->capture_default_str();
-  command
-      ->add_option("--threads", o->threads, "Threads of such a run; 0: each number that a recorded run had")
-      ->check(CLI::Range(0, ThreadPool::kMaxThreads))
-      ->capture_default_str();
-  command->add_flag("--json", o->json, "Print JSON");
+  add_job(*command, o->job);
+  add_targets(*command, o->target, "CPUs, of host, x86-64-v3, x86-64-v4");
+  add_tune(*command, o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find");
+  add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
+             "Threads of such a run; 0: each number that a recorded run had");
+  add_json(*command, o->json);
   command->callback([o] { why_miss(*o); });
 }
 

@@ -32,15 +32,55 @@ class Usage(unittest.TestCase):
         cases = {
             ("frob",): "kiln: unknown command 'frob'; commands: ",
             ("--frob",): "kiln: unknown argument '--frob' (kiln --help)\n",
-            ("options", "--frob"): "kiln: options: unknown argument '--frob' (kiln --help)\n",
-            ("options", "more"): "kiln: options: unknown argument 'more' (kiln --help)\n",
-            (): "kiln: no command; commands: ",
+            ("options", "--frob"): "kiln: options: unknown argument '--frob' (kiln options --help)\n",
+            ("options", "more"): "kiln: options: unknown argument 'more' (kiln options --help)\n",
+            ("options", "--markdown=5"): "kiln: options: --markdown takes no value (kiln options --help)\n",
+            (): "kiln: no command; commands: options, run, warm, cache, explain (kiln --help)\n",
+            ("cache",):
+                "kiln: cache: no command; commands: ls, stat, verify, gc, why-miss (kiln cache --help)\n",
+            ("cache", "frob"): "kiln: cache: unknown command 'frob'; commands: ls, ",
+            ("cache", "gc", "all"): "kiln: cache gc: unknown argument 'all' (kiln cache gc --help)\n",
+            ("cache", "ls", "--json=x"): "kiln: cache ls: --json takes no value (kiln cache ls --help)\n",
+            ("warm", "x", "--jobs="): "kiln: warm: --jobs needs a value (kiln warm --help)\n",
+            ("cache", "ls", "--kind"): "kiln: cache ls: --kind needs a value (kiln cache ls --help)\n",
+            ("explain",): "kiln: explain: no JOB; expected kiln explain JOB (kiln explain --help)\n",
+            ("cache", "why-miss"): "kiln: cache why-miss: no JOB; expected kiln cache why-miss JOB (kiln ",
+            ("warm", "x", "-j", "1", "-j", "2"):
+                "kiln: warm: --jobs is given more than once (kiln warm --help)\n",
         }
         for args, message in cases.items():
-            status, out, err = run(*args)
-            self.assertEqual((status, out), (2, ""), args)
-            self.assertTrue(err.startswith(message), err)
-            self.assertEqual(err.count("\n"), 1, err)
+            self.check(message, *args)
+
+    def test_bad_values_say_what_fits(self):
+        numbers = {
+            ("warm", "x", "--jobs"): (0, 1024), ("explain", "x", "--threads"): (0, 1024),
+            ("explain", "x", "--program"): (0, 2**31 - 1), ("cache", "gc", "--limit"): (0, 2**40),
+            ("cache", "gc", "--older-than"): (0, 2**20), ("run", "--nproc"): (1, 1024),
+        }
+        for args, (least, most) in numbers.items():
+            where = " ".join(a for a in args[:-1] if a != "x")
+            for value in ("x", "-1", "1.5", "2x", "0x10", "+1", "99999999999999999999"):
+                self.check(f"kiln: {where}: bad {args[-1]}; got '{value}', expected a whole number from "
+                           f"{least} to {most}\n", *args[:-1], f"{args[-1]}={value}")
+        choices = {
+            ("warm", "x", "--tune"): "off, fast", ("explain", "x", "--tune"): "off, fast",
+            ("cache", "why-miss", "x", "--tune"): "off, fast",
+            ("cache", "ls", "--kind"): "plan, object, tune",
+            ("cache", "ls", "--sort"): "used, written, bytes, kind",
+        }
+        for args, words in choices.items():
+            where = " ".join(a for a in args[:-1] if a != "x")
+            self.check(f"kiln: {where}: bad {args[-1]}; got 'frob', expected one of {words}\n", *args, "frob")
+        for args in (("warm",), ("explain",), ("cache", "why-miss")):
+            for value in ("z80", "", "host,z80", "host,"):
+                self.check(f"kiln: {' '.join(args)}: bad --target; got '{value}', expected some of host, "
+                           "x86-64-v3, x86-64-v4, with commas between\n", *args, "x", "--target", value)
+
+    def check(self, message, *args):
+        status, out, err = run(*args)
+        self.assertEqual((status, out), (2, ""), args)
+        self.assertTrue(err.startswith(message), err)
+        self.assertEqual(err.count("\n"), 1, err)
 
     def test_unknown_switch(self):
         status, out, err = run("options", KILN_FROB="1")

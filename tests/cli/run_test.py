@@ -249,13 +249,11 @@ class Mistakes(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", message))
 
     def test_number_of_ranks(self):
-        for n in ("0", "-1", "1025"):
+        for n in ("0", "-1", "1025", "two", "99999999999", "1.5"):
             self.check(["--nproc", n, "--", "true"],
-                       f"kiln: run: bad number of ranks; got {n}, expected 1 to 1024\n")
-        for n in ("two", "99999999999", "1.5", ""):
-            self.check([f"--nproc={n}", "--", "true"] if n else ["--nproc", "--", "true"],
-                       f"kiln: Could not convert: --nproc = {n} (kiln --help)\n" if n else
-                       "kiln: --nproc: 1 required N missing (kiln --help)\n")
+                       f"kiln: run: bad --nproc; got '{n}', expected a whole number from 1 to 1024\n")
+        self.check(["--nproc", "--", "true"], "kiln: run: --nproc needs a value (kiln run --help)\n")
+        self.check(["--pin=no", "--", "true"], "kiln: run: --pin takes no value (kiln run --help)\n")
 
     def test_program(self):
         none = "kiln: run: no program (kiln run --nproc 2 -- program arguments)\n"
@@ -264,14 +262,30 @@ class Mistakes(unittest.TestCase):
         self.check(["--", ""], none)
         self.check(["--nproc", "2", "sleep", "1"],
                    "kiln: run: no -- before the program 'sleep'; expected kiln run --nproc 2 -- sleep 1 "
-                   "(kiln --help)\n")
-        self.check(["--nprocs", "2", "sleep"], "kiln: run: unknown argument '--nprocs' (kiln --help)\n")
+                   "(kiln run --help)\n")
+        self.check(["--nprocs", "2", "sleep"], "kiln: run: unknown argument '--nprocs' (kiln run --help)\n")
         self.check(["--", "/no/such/program"],
                    "kiln: run: cannot start '/no/such/program'; No such file or directory\n")
         self.check(["--", "no-such-program-anywhere"],
-                   "kiln: run: cannot start 'no-such-program-anywhere'; No such file or directory\n")
+                   "kiln: run: cannot start 'no-such-program-anywhere'; it is not on PATH\n")
+        with tempfile.TemporaryDirectory() as folder:
+            self.script(folder, "mine", "#!/bin/sh\n")
+            self.check(["--", "mine"],
+                       "kiln: run: cannot start 'mine'; it is not on PATH (to run the one in this folder: "
+                       "./mine)\n", cwd=folder)
+            path = self.script(folder, "orphan", "#!/no/such/shell\n")
+            self.check(["--", path], f"kiln: run: cannot start '{path}'; it is there, but the interpreter or "
+                                     "loader that it names is not\n")
         with tempfile.NamedTemporaryFile() as f:
             self.check(["--", f.name], f"kiln: run: cannot start '{f.name}'; Permission denied\n")
+
+    @staticmethod
+    def script(folder, name, text):
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(path, 0o755)
+        return path
 
     def test_arguments_reach_the_program_as_they_are(self):
         status, out, err = run(1, "printf", "%s|", "--", "[a,b]", "", "--nproc", "3", "-h", "a b")
