@@ -178,12 +178,7 @@ class Lowering {
     traffic.add(k, w.cells);
     w.bytes = traffic.bytes(cells_);
     if (source.single_pass) w.in_place = detail::in_place_pairs(k, w.cells);
-    w.flops = Dim(0);
-    for (int n : w.nodes) {
-      const Node& node = g_.nodes[n];
-      const Type& t = def(node.op).kind == OpKind::reduce ? g_.type(node.in[0]) : g_.type(node.out);
-      w.flops = w.flops + numel(t.shape) * Dim(static_cast<int64_t>(def(node.op).flops));
-    }
+    w.flops = flops(k);
     if (chooser_.collects()) chooser_.note(k, w, cells_);
     works_.push_back(std::move(w));
   }
@@ -348,7 +343,7 @@ class Lowering {
     w.dims = k.dims;
     w.scratch = k.scratch;
     w.bytes = (in + out).bytes(cells_);
-    w.flops = detail::contract_flops(g_, n);
+    w.flops = detail::contract_flops(g_, n, c.fused);
     add_source(k.source);
     if (chooser_.collects()) chooser_.note(c, w, cells_);
     add_launches(k, std::move(w), cells_[n.out.id].dtype, in, out);
@@ -546,7 +541,7 @@ class Lowering {
     r.ops = detail::ops_text(g_, w.nodes);
     r.bytes = pool_.add(w.bytes);
     r.flops = pool_.add(w.flops);
-    r.sources.assign(w.nodes.begin(), w.nodes.end());
+    r.sources = detail::sources_of(g_, w.nodes);
     return r;
   }
 

@@ -234,10 +234,12 @@ bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& op
   return true;
 }
 
-Dim contract_flops(const Graph& g, const Node& n) {
+Dim contract_flops(const Graph& g, const Node& n, const Fused& fused) {
   Dim f = numel(g.type(n.out).shape) * Dim(2);
   for (const int64_t d : dims_attr(n, 2)) f = f * g.type(n.in[0]).shape[static_cast<size_t>(d)];
-  return f;
+  for (const std::optional<Prologue>& p : fused.prologue)
+    if (p) f = f + flops(p->kernel);
+  return fused.epilogue ? f + flops(fused.epilogue->kernel) : f;
 }
 
 ContractKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule) {

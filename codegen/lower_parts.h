@@ -59,6 +59,10 @@ class Traffic {
 /// The ops of a launch that compute something, each once: "mul add tanh".
 std::string ops_text(const Graph& g, const std::vector<int>& nodes);
 
+/// The nodes that a launch is there for. Constants are not among them, unless it does nothing else: equal
+/// ones of the whole program are one node.
+std::vector<int32_t> sources_of(const Graph& g, const std::vector<int>& nodes);
+
 /// Sizes of a plan, each once.
 class DimPool {
  public:
@@ -139,8 +143,8 @@ LoweredProgram lower_collecting(const Graph& g, const std::vector<ExternalLayout
 /// node, or, unless `inner_last`, the free dims last. `order` gets the dims, outermost first.
 TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_last,
                            std::vector<int64_t>& order);
-/// Of a dot_general alone.
-Dim contract_flops(const Graph& g, const Node& n);
+/// Of a dot_general with what is fused into it.
+Dim contract_flops(const Graph& g, const Node& n, const Fused& fused);
 /// How the matmul should walk a prologue's operand: like most of what it loads.
 bool walks_columns(const loop::Kernel& k);
 

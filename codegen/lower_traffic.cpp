@@ -28,6 +28,14 @@ Dim Traffic::bytes(const std::vector<Cell>& cells) const {
   return sum;
 }
 
+std::vector<int32_t> sources_of(const Graph& g, const std::vector<int>& nodes) {
+  std::vector<int32_t> out;
+  for (const int n : nodes)
+    if (g.nodes[static_cast<size_t>(n)].op != op("constant")) out.push_back(n);
+  if (out.empty()) out.assign(nodes.begin(), nodes.end());
+  return out;
+}
+
 std::string ops_text(const Graph& g, const std::vector<int>& nodes) {
   std::string out;
   std::set<std::string_view> seen;

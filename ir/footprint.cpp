@@ -193,6 +193,27 @@ std::vector<std::vector<Reach>> reaches(const loop::Kernel& k) {
   return out;
 }
 
+Dim flops(const loop::Kernel& k) {
+  using loop::AxisRole, loop::InstrKind;
+  const uint32_t cols = k.mask(AxisRole::col), all = cols | k.mask(AxisRole::row) | k.mask(AxisRole::batch);
+  Dim sum(0);
+  for (const loop::Instr& i : k.body) {
+    uint32_t axes = i.axes;
+    switch (i.kind) {
+      case InstrKind::elementwise:
+      case InstrKind::fold: break;
+      case InstrKind::reduce: axes = k.body[static_cast<size_t>(i.args[0])].axes | cols; break;
+      case InstrKind::partial: axes = i.all_cols || i.by_col ? all : all & ~cols; break;
+      default: continue;
+    }
+    Dim n(static_cast<int64_t>(def(i.op).flops));
+    for (size_t a = 0; a < k.axes.size(); ++a)
+      if (axes >> a & 1) n = n * k.axes[a].extent;
+    sum = sum + (i.kind == InstrKind::fold ? n * i.count : n);
+  }
+  return sum;
+}
+
 Dim footprint(const std::vector<Reach>& reaches, const Dim& size) {
   Dim sum(0);
   std::vector<Grid> grids;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a tensor a kernel touches: the one rule for the bytes that a launch must move. Counts elements;
-// must not know buffers, caches or times.
+// How much of a tensor a kernel touches, and how much it computes: the one rule for the bytes and FLOPs that
+// a launch cannot do without. Counts elements and operations; must not know buffers, caches or times.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +39,9 @@ std::vector<std::vector<Reach>> reaches(const loop::Kernel& k);
 /// static sizes; where more overlap, or in ways that strides do not show, too low: a bound made of it holds.
 /// Scattered places count as if no two were the same.
 Dim footprint(const std::vector<Reach>& reaches, const Dim& size);
+
+/// What the kernel computes: each operation at every point of the axes that it depends on, sums at every
+/// point that they run over.
+Dim flops(const loop::Kernel& k);
 
 }  // namespace kiln

@@ -11,14 +11,21 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<int64_t> bytes_of(std::string_view text, const std::vector<ExternalLayout>& layouts = {}) {
+Plan plan_of(std::string_view text, const std::vector<ExternalLayout>& layouts = {}) {
   const Graph g = parse_graph(text);
   verify(g);
-  const Plan p = lower_cpu(g, layouts, host_target(), {}).plan;
+  return lower_cpu(g, layouts, host_target(), {}).plan;
+}
+
+/// One number of each launch.
+std::vector<int64_t> of_launches(const Plan& p, DimIndex ProfileRow::*what) {
   std::vector<int64_t> out;
   for (const Launch& l : p.launches)
-    out.push_back(p.dims[static_cast<size_t>(p.profile[static_cast<size_t>(l.profile)].bytes)].value());
+    out.push_back(p.dims[static_cast<size_t>(p.profile[static_cast<size_t>(l.profile)].*what)].value());
   return out;
+}
+std::vector<int64_t> bytes_of(std::string_view text, const std::vector<ExternalLayout>& layouts = {}) {
+  return of_launches(plan_of(text, layouts), &ProfileRow::bytes);
 }
 
 TEST(LowerTraffic, SlicesAndWholes) {
@@ -114,6 +121,49 @@ TEST(LowerTraffic, ASplitMatmul) {
   EXPECT_GT(workspace, 0);
   EXPECT_EQ(workspace % (4 * 8 * 8), 0);
   EXPECT_EQ(bytes[0], 4 * 2 * 8 * 65536 + workspace);
+}
+
+/// What sums the parts up computes no more than their number.
+TEST(LowerTraffic, ASumInParts) {
+  const Plan p = plan_of(R"(graph g {
+  %0 = input f32[1000,200] arg
+  %1 = f32[1000,200] mul %0, %0
+  %2 = f32[200] sum %1 {dims=(0)}
+  output %2
+})");
+  const std::vector<int64_t> flops = of_launches(p, &ProfileRow::flops);
+  ASSERT_EQ(flops.size(), 2u);
+  EXPECT_EQ(flops[0], 2 * 1000 * 200);
+  const std::vector<int64_t> bytes = of_launches(p, &ProfileRow::bytes);
+  const int64_t parts = (bytes[1] - 4 * 200) / (4 * 200);
+  EXPECT_GT(parts, 1);
+  EXPECT_LT(parts, 100);
+  EXPECT_EQ(flops[1], parts * 200);
+  EXPECT_EQ(bytes[0], 4 * (1000 * 200 + parts * 200));
+}
+
+/// An epilogue computes, too.
+TEST(LowerTraffic, WhatIsFusedIntoAMatmul) {
+  const Plan p = plan_of(R"(graph g {
+  %0 = input f32[32,64] arg
+  %1 = input f32[64,24] param
+  %2 = f32[32,24] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  %3 = f32[32,24] add %2, %2
+  output %3
+})");
+  EXPECT_THAT(of_launches(p, &ProfileRow::flops), ElementsAre(2 * 32 * 24 * 64 + 32 * 24));
+}
+
+/// Equal constants are one node, wherever they were written: they name no launch that does something else.
+TEST(LowerTraffic, ConstantsAreNoSource) {
+  const Plan p = plan_of(R"(graph g {
+  %0 = input f32[64] arg
+  %1 = f32[64] constant {value=2., dtype=f32, shape=[64]}
+  %2 = f32[64] mul %0, %1
+  output %2
+})");
+  ASSERT_EQ(p.profile.size(), 1u);
+  EXPECT_THAT(p.profile[0].sources, ElementsAre(1));
 }
 
 /// Slices are copied before a scatter reads them.

@@ -116,6 +116,7 @@ TEST(Footprint, AccessesOfAKernel) {
   loop::Instr sums;
   sums.kind = loop::InstrKind::partial;
   sums.param = 2;
+  sums.op = op("sum");
   sums.args = {0};
   k.body = {padded, index, row, never, sums};
   loop::infer_axes(k);
@@ -124,6 +125,7 @@ TEST(Footprint, AccessesOfAKernel) {
       all, ElementsAre(ElementsAre(grid(0, {{6, 4}, {1, 6}}),
                                    Reach{Reach::Kind::scattered, Dim(0), {{1, 4}, {1, 10}}}),
                        ElementsAre(grid(0, {{1, 4}})), ElementsAre(Reach{Reach::Kind::whole, Dim(0), {}})));
+  EXPECT_EQ(flops(k), Dim(4)) << "a sum over the rows";
   EXPECT_EQ(touched({reach_of({{Dim(10), Dim(2)}, Dim(1)}, {4, 3})}), 12);
 }
 
