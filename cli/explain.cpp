@@ -33,7 +33,7 @@ struct ExplainOptions {
 };
 
 constexpr const char* kKinds[] = {"elementwise", "reduce", "view", "gather", "scatter", "contract", "effect"};
-constexpr size_t kMostRegions = 8, kMostBuffers = 5;
+constexpr size_t kMostRegions = 8, kMostBuffers = 5, kMostName = 64;
 
 int64_t bytes_of(const Type& t) { return numel(t.shape).value() * static_cast<int64_t>(dtype_size(t.dtype)); }
 
@@ -56,14 +56,17 @@ Counts ops_by_kind(const Graph& g) {
   for (const Node& n : g.nodes) ++counts[kKinds[static_cast<size_t>(def(n.op).kind)]];
   return by_count(counts);
 }
-/// Ops by the innermost module path or composite they came from.
+/// The innermost module path or composite that a node came from; "" for none.
+std::string region_of(const Graph& g, const Node& n) {
+  if (n.origin.scope < 0) return "";
+  const std::string& path = g.scopes[static_cast<size_t>(n.origin.scope)];
+  return path.substr(path.rfind('/') + 1);
+}
+
 Counts ops_by_region(const Graph& g) {
   std::map<std::string, int64_t> counts;
-  for (const Node& n : g.nodes) {
-    if (n.origin.scope < 0) continue;
-    const std::string& path = g.scopes[static_cast<size_t>(n.origin.scope)];
-    ++counts[path.substr(path.rfind('/') + 1)];
-  }
+  for (const Node& n : g.nodes)
+    if (n.origin.scope >= 0) ++counts[region_of(g, n)];
   return by_count(counts);
 }
 Counts inputs_by_kind(const Graph& g, bool in_bytes) {
@@ -205,12 +208,23 @@ class Explained {
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& b = plan_.buffers[i];
       if (b.kind == BufferKind::output) handed_out_ += bound_->sizes[i];
-      largest_.push_back({b.name.empty() ? fmt::format("#{}", b.index) : b.name,
-                          kNames[static_cast<size_t>(b.kind)], bound_->sizes[i]});
+      largest_.push_back({name_of(b), kNames[static_cast<size_t>(b.kind)], bound_->sizes[i]});
     }
     std::stable_sort(largest_.begin(), largest_.end(),
                      [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
     largest_.resize(std::min(largest_.size(), kMostBuffers));
+  }
+  /// Temporaries are named by what computes them: "%12 of gelu at net.cpp:7".
+  std::string name_of(const PlanBuffer& b) const {
+    if (b.name.empty()) return fmt::format("#{}", b.index);
+    if (b.kind != BufferKind::arena || b.name[0] != '%') return b.name;
+    const int node = program_.graph.producer(Value{std::stoi(b.name.substr(1))});
+    if (node < 0) return b.name;
+    const Node& n = program_.graph.nodes[static_cast<size_t>(node)];
+    const std::string region = region_of(program_.graph, n),
+                      &line = program_.lines[static_cast<size_t>(node)];
+    return fmt::format("{} of {}{}{}", b.name, region.empty() ? def(n.op).name : region,
+                       line.empty() ? "" : " at ", line);
   }
   double seconds(bool by_memory) const {
     double sum = 0;
@@ -222,13 +236,16 @@ class Explained {
     std::string out =
         fmt::format("  plan: {} of {} in {}\n", count_text(static_cast<int64_t>(rows_.size()), "launch"),
                     count_text(kernels_, "kernel"), count_text(bound_->phase_count(), "phase"));
-    out += fmt::format("    {:>3}  {:<30} {:>6} {:>11} {:>12} {:>10}  {:<10}  {}\n", "", "launch", "tasks",
-                       "bytes", "FLOP", "us", "bound by", "lines");
+    size_t width = std::string_view("launch").size();
+    for (const Row& r : rows_) width = std::max(width, std::min(r.name.size(), kMostName));
+    out += fmt::format("    {:>3}  {:<{}} {:>6} {:>11} {:>12} {:>10}  {:<10}  {}\n", "", "launch", width,
+                       "tasks", "bytes", "FLOP", "us", "bound by", "lines");
     for (size_t i = 0; i < rows_.size(); ++i) {
       const Row& r = rows_[i];
-      out += fmt::format("    {:>3}  {:<30} {:>6} {:>11} {:>12} {:>10.3f}  {:<10}  {}", i,
-                         r.name.substr(0, 30), r.tasks, bytes_text(r.bytes), flops_text(r.flops),
-                         r.seconds * 1e6, r.bound_by(), r.lines);
+      const std::string name = r.name.size() > kMostName ? r.name.substr(0, kMostName - 3) + "..." : r.name;
+      out +=
+          fmt::format("    {:>3}  {:<{}} {:>6} {:>11} {:>12} {:>10.3f}  {:<10}  {}", i, name, width, r.tasks,
+                      bytes_text(r.bytes), flops_text(r.flops), r.seconds * 1e6, r.bound_by(), r.lines);
       out.erase(out.find_last_not_of(' ') + 1);
       out += "\n";
     }
@@ -267,10 +284,12 @@ class Explained {
   }
   std::string predicted_text() const {
     return fmt::format(
-        "  at least {:.3f} us: {:.3f} us where memory is the limit, {:.3f} us where arithmetic is\n"
-        "    {}: {:.1f} GB/s, {:.1f} GFLOP/s\n",
-        1e6 * (seconds(true) + seconds(false)), 1e6 * seconds(true), 1e6 * seconds(false),
-        measured_ ? "measured" : "assumed", limits_.bytes_per_s * 1e-9, limits_.flops_per_s * 1e-9);
+        "  at least {}, at {:.1f} GB/s and {:.1f} GFLOP/s, {}\n"
+        "    {} where memory is the limit, {} where arithmetic is{}\n",
+        time_text(seconds(true) + seconds(false)), limits_.bytes_per_s * 1e-9, limits_.flops_per_s * 1e-9,
+        measured_ ? "as measured here" : "which are assumed (--measure: what this machine does)",
+        time_text(seconds(true)), time_text(seconds(false)),
+        plan_.collectives.empty() ? "" : "; communication is not counted");
   }
 
   const JobProgram& program_;

@@ -28,6 +28,14 @@ std::string flops_text(double flops) {
   return scaled(flops, 1000, kUnits, std::size(kUnits));
 }
 
+std::string time_text(double seconds) {
+  constexpr const char* kUnits[] = {"us", "ms", "s"};
+  double n = seconds * 1e6;
+  size_t u = 0;
+  for (; n >= 1000 && u + 1 < std::size(kUnits); ++u) n /= 1000;
+  return fmt::format("{:.{}f} {}", n, n < 1 ? 3 : n < 10 ? 2 : n < 100 ? 1 : 0, kUnits[u]);
+}
+
 std::string age_text(int64_t seconds) {
   constexpr int64_t kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour;
   if (seconds < 2 * kMinute) return fmt::format("{} s", std::max<int64_t>(seconds, 0));

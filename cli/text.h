@@ -15,6 +15,8 @@ namespace kiln::cli {
 std::string bytes_text(double bytes);
 /// "0 FLOP", "1.6 MFLOP".
 std::string flops_text(double flops);
+/// "0.302 us", "45.7 ms", "1.2 s".
+std::string time_text(double seconds);
 /// "12 s", "5 min", "3 h", "12 d".
 std::string age_text(int64_t seconds);
 /// "1 program", "2 programs".

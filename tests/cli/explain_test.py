@@ -12,12 +12,12 @@ stage 2: evaluate for x86-64-v3, 2 threads
   inputs: 1 scalar, 1 captured; outputs: 1, 0 in place
   ops by region: 2 mul
   plan: 1 launch of 1 kernel in 1 phase
-         launch                          tasks       bytes         FLOP         us  bound by    lines
-      0  mul                                 1        16 B       2 FLOP      0.001  memory      train.cpp:48
+         launch  tasks       bytes         FLOP         us  bound by    lines
+      0  mul         1        16 B       2 FLOP      0.001  memory      train.cpp:48
   memory: scalar 8 B, captured 4 B, handed out 4 B, arena 0 B, scratch 0 B a thread, constants 0 B
     largest: #0 (scalar) 8 B, #0 (external) 4 B, #0 (output) 4 B
-  at least 0.001 us: 0.001 us where memory is the limit, 0.000 us where arithmetic is
-    assumed: 20.0 GB/s, 40.0 GFLOP/s
+  at least 0.001 us, at 20.0 GB/s and 40.0 GFLOP/s, which are assumed (--measure: what this machine does)
+    0.001 us where memory is the limit, 0.000 us where arithmetic is
 """
 
 
@@ -37,6 +37,7 @@ class Explain(tools.WithFolder):
         self.assertIn("  ends at host read train.cpp:48, which costs 4 B: what it hands out\n", out)
         self.assertIn(" AdamW.step", out)
         self.assertIn("fc1.weight (external) 2.0 KiB", out)
+        self.assertIn(" of relu at train.cpp:22 (arena) 1.0 KiB", out)
         self.assertEqual(out, self.explain(job), "and again")
         # 8 rows of 16 times 32 columns, twice, are most of the first launch's FLOPs.
         train = json.loads(self.explain(job, "--json"))[0]
@@ -70,6 +71,8 @@ class Explain(tools.WithFolder):
         self.assertEqual(len(updates), 4)
         self.assertLess(min(updates), 256)
         self.assertGreater(stage["collectives"][0]["bytes"], 2048)
+        self.assertIn("; communication is not counted\n", out)
+        self.assertIn(" DistributedDataParallel.reduce+AdamW.step  ", out)
 
     def test_measured_limits(self):
         job, _ = self.record()
