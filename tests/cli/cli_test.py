@@ -53,7 +53,8 @@ class Usage(unittest.TestCase):
 
     def test_bad_values_say_what_fits(self):
         numbers = {
-            ("warm", "x", "--jobs"): (0, 1024), ("explain", "x", "--threads"): (0, 1024),
+            ("warm", "x", "--jobs"): (0, 1024), ("explain", "x", "--threads"): (0, 256),
+            ("warm", "x", "--threads"): (0, 256), ("cache", "why-miss", "x", "--threads"): (0, 256),
             ("explain", "x", "--program"): (0, 2**31 - 1), ("cache", "gc", "--limit"): (0, 2**40),
             ("cache", "gc", "--older-than"): (0, 2**20), ("run", "--nproc"): (1, 1024),
         }
