@@ -48,7 +48,10 @@ class StoreValues {
   std::optional<std::string> news(const std::string& key, const std::string& known) const {
     const auto it = values_.find(key);
     if (it != values_.end() && it->second != known) return it->second;
-    KILN_CHECK(lost_.empty(), comm, "waiting for '{}': rank {} is lost", shown(key), fmt::join(lost_, ", "));
+    KILN_CHECK(lost_.empty(), comm,
+               "rank{} {} {} lost: ended without destroy_process_group, or cut off (waiting for '{}')",
+               lost_.size() == 1 ? "" : "s", fmt::join(lost_, ", "), lost_.size() == 1 ? "is" : "are",
+               shown(key));
     return std::nullopt;
   }
   /// Throws: invalid, if `key` has something else than an integer.

@@ -77,6 +77,7 @@ void Membership::read() {
            : status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? State::refused
                                                                           : State::broken;
   text_ = status.error_message();
+  told_ = status.error_code() == grpc::StatusCode::ABORTED;
   changed_.notify_all();
 }
 
@@ -94,6 +95,12 @@ Membership::State Membership::state() {
 std::string Membership::text() {
   const std::lock_guard lock(mutex_);
   return text_;
+}
+
+std::string Membership::how() {
+  const std::lock_guard lock(mutex_);
+  if (told_) return text_ + " (its own output says why)";
+  return fmt::format("its process ended or the connection broke ({})", text_);
 }
 
 // ---- client ----
@@ -144,8 +151,7 @@ void Client::throw_gone(const std::string& how) {
 void Client::check_there() {
   const auto state = membership_->state();
   if (state == Membership::State::closed) throw_gone("has left");
-  if (state == Membership::State::broken)
-    throw_gone("is lost: its process ended or the connection broke; " + membership_->text());
+  if (state == Membership::State::broken) throw_gone("is lost: " + membership_->how());
 }
 
 void Client::check(const grpc::Status& status) {

@@ -41,6 +41,8 @@ class Membership {
   State entered(Clock::time_point deadline);
   State state();
   std::string text();
+  /// How a broken one ended.
+  std::string how();
 
  private:
   void read();
@@ -51,6 +53,7 @@ class Membership {
   std::condition_variable changed_;
   State state_ = State::joining;
   std::string text_;
+  bool told_ = false;  ///< by rank 0, in words of its own
   std::thread thread_;
 };
 

@@ -57,7 +57,7 @@ bool Hub::wait_for_others(int rank, Seconds timeout) {
   });
 }
 
-void Hub::close() {
+void Hub::close(bool in_peace) {
   std::map<int, Connected> there;
   Waitings failing;
   {
@@ -66,10 +66,11 @@ void Hub::close() {
     there.swap(there_);
     failing.swap(waiting_);
   }
+  const std::string fault = in_peace ? "" : "its process ended without destroy_process_group";
   for (const auto& [key, waiting] : failing)
-    waiting.waiter->failed(
-        fmt::format("waiting for '{}': rank 0, which serves the store, has left", shown(key)));
-  for (const auto& [rank, connected] : there) connected.presence->close();
+    waiting.waiter->failed(fmt::format("rank 0, which serves the store, {} (waiting for '{}')",
+                                       in_peace ? "has left" : "is lost: " + fault, shown(key)));
+  for (const auto& [rank, connected] : there) connected.presence->close(fault);
 }
 
 bool Hub::closed() {

@@ -29,8 +29,8 @@ class Waiter {
 class Presence {
  public:
   virtual ~Presence() = default;
-  /// The store ends in peace.
-  virtual void close() = 0;
+  /// The store ends: in peace, where there is no `fault`.
+  virtual void close(const std::string& fault) = 0;
 };
 
 /// Threads: any number at once. Nothing here blocks but wait_for_others().
@@ -45,8 +45,8 @@ class Hub {
   void part(int rank, const Presence* presence);
   /// Blocks until all who joined but `rank` have left or are lost. False when `timeout` passed first.
   bool wait_for_others(int rank, Seconds timeout);
-  /// Tells all who are there or wait that the store ends in peace; nobody is lost from now on.
-  void close();
+  /// Tells all who are there or wait that the store ends, in peace or not; nobody is lost from now on.
+  void close(bool in_peace);
   bool closed();
 
   void set(const std::string& key, const std::string& value);

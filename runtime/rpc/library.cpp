@@ -71,7 +71,7 @@ void close_connections(Handle& handle) {
     }
   }
   handle.client->disconnect();
-  if (handle.server && handle.left) handle.server->hub().close();
+  if (handle.server) handle.server->hub().close(handle.left);
   handle.client.reset();
   handle.server.reset();
 }

@@ -48,7 +48,9 @@ class JoinReactor final : public grpc::ServerWriteReactor<Event>, public Presenc
     StartWrite(&event_);
   }
 
-  void close() override { end(grpc::Status::OK); }
+  void close(const std::string& fault) override {
+    end(fault.empty() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::ABORTED, fault));
+  }
   void OnWriteDone(bool) override {
     {
       const std::lock_guard lock(mutex_);

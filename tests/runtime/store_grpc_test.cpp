@@ -106,10 +106,13 @@ TEST(GrpcStore, AKilledProcessEndsTheWaitsOfAll) {
     killed.kill();
   });
   const double took = seconds_of([&] {
-    EXPECT_EQ(error_of([&] { one->wait("k", Seconds(60)); }), "comm: waiting for 'k': rank 3 is lost");
+    EXPECT_EQ(error_of([&] { one->wait("k", Seconds(60)); }),
+              "comm: rank 3 is lost: ended without destroy_process_group, or cut off (waiting for 'k')");
     waiter.join();
-    EXPECT_EQ(of_server, "comm: waiting for 'k': rank 3 is lost");
-    EXPECT_EQ(other.line(), "waiting for 'never': rank 3 is lost");
+    EXPECT_EQ(of_server,
+              "comm: rank 3 is lost: ended without destroy_process_group, or cut off (waiting for 'k')");
+    EXPECT_EQ(other.line(),
+              "rank 3 is lost: ended without destroy_process_group, or cut off (waiting for 'never')");
   });
   EXPECT_LT(took, 2);
   killer.join();
@@ -160,7 +163,7 @@ TEST(GrpcStore, WhoeverEndsWithoutLeavingIsLost) {
     Member other(action, served.port, 1, 3);
     EXPECT_EQ(other.line(), "joined");
     EXPECT_EQ(error_of([&] { served.store->wait("k", Seconds(20)); }),
-              "comm: waiting for 'k': rank 1 is lost")
+              "comm: rank 1 is lost: ended without destroy_process_group, or cut off (waiting for 'k')")
         << action;
     EXPECT_EQ(other.ended(), status) << action;
   }
@@ -183,6 +186,22 @@ TEST(GrpcStore, AServerThatEndsIsMissed) {
     EXPECT_EQ(server.line(), "joined");
     EXPECT_EQ(server.ended(), status) << action;
   }
+}
+
+TEST(GrpcStore, WhoeverAsksAServerThatHasEndedIsToldHow) {
+  Member server("exit_later", 0, 0, 3);
+  const int port = server.port();
+  EXPECT_EQ(server.line(), "joined");
+  const auto store = connect_store("127.0.0.1", port, 1, 3, Seconds(20));
+  store->set("go", "!");
+  EXPECT_THAT(error_of([&] { store->wait("k", Seconds(60)); }),
+              AllOf(HasSubstr("rank 0"), HasSubstr("is lost: "),
+                    HasSubstr("ended without destroy_process_group"), Not(HasSubstr("Cancelling"))));
+  EXPECT_EQ(server.ended(), 0);
+  EXPECT_THAT(
+      error_of([&] { store->set("k", "v"); }),
+      MatchesRegex("comm: store: rank 0, which serves it at 127.0.0.1:[0-9]+, is lost: its process ended "
+                   "without destroy_process_group .its own output says why."));
 }
 
 TEST(GrpcStore, AServerThatLeavesWaitsForTheOthers) {

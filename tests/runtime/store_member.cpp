@@ -48,6 +48,7 @@ void act(const std::string& action, const std::shared_ptr<kiln::Store>& store) {
   if (action == "fork") fork_with(last = store);
   if (action == "throw") throw std::runtime_error("thrown out of main");
   if (action == "go" && store->wait("go", Seconds(60))) store->leave();
+  if (action == "exit_later" && store->wait("go", Seconds(60))) std::exit(0);
   if (action == "wait") store->wait("never", Seconds(60));
 }
 

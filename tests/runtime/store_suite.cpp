@@ -134,9 +134,11 @@ TEST_P(StoreSuite, ALostRankEndsWaits) {
   std::this_thread::sleep_for(20ms);
   world.lose(world, 3);
   for (std::thread& t : waiters) t.join();
-  EXPECT_THAT(errors, testing::Each("comm: waiting for 'k': rank 3 is lost"));
+  EXPECT_THAT(errors,
+              testing::Each(
+                  "comm: rank 3 is lost: ended without destroy_process_group, or cut off (waiting for 'k')"));
   EXPECT_EQ(error_of([&] { world.ranks[0]->wait("k", Seconds(60), ""); }),
-            "comm: waiting for 'k': rank 3 is lost");
+            "comm: rank 3 is lost: ended without destroy_process_group, or cut off (waiting for 'k')");
   EXPECT_EQ(world.ranks[2]->lost(), std::vector<int>{3});
   EXPECT_EQ(world.ranks[2]->wait("there", Seconds(60), ""), "x") << "what is there needs nobody";
   world.lose(world, 1);
@@ -146,7 +148,7 @@ TEST_P(StoreSuite, ALostRankEndsWaits) {
                 std::this_thread::sleep_for(5ms);
               }
             }),
-            "comm: waiting for 'k': rank 3, 1 is lost");
+            "comm: ranks 3, 1 are lost: ended without destroy_process_group, or cut off (waiting for 'k')");
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ class HubStore final : public Store {
   std::vector<int> lost() override { return hub_->lost(); }
   void leave() override { hub_->leave(rank_); }
   bool closed() const { return presence_->closed; }
+  std::string fault() const { return presence_->fault; }
 
  private:
   struct Waiting final : rpc::Waiter {
@@ -67,7 +68,8 @@ class HubStore final : public Store {
     std::optional<std::string> error;
   };
   struct Connection final : rpc::Presence {
-    void close() override { closed = true; }
+    void close(const std::string& f) override { closed = true, fault = f; }
+    std::string fault;
     std::atomic<bool> closed{false};
   };
   std::shared_ptr<Hub> hub_;
@@ -108,11 +110,26 @@ TEST(Hub, ClosesInPeace) {
   EXPECT_FALSE(hub->wait_for_others(0, Seconds(0.02)));
   two.leave();
   EXPECT_TRUE(hub->wait_for_others(1, Seconds(60)));
-  hub->close();
+  hub->close(true);
   waiter.join();
-  EXPECT_EQ(error, "comm: waiting for 'k': rank 0, which serves the store, has left");
+  EXPECT_EQ(error, "comm: rank 0, which serves the store, has left (waiting for 'k')");
+  EXPECT_EQ(one.fault(), "");
   EXPECT_TRUE(one.closed());
   EXPECT_TRUE(two.closed()) << "it may still ask";
+}
+
+TEST(Hub, SaysSoWhenItEndsOtherwise) {
+  const auto hub = std::make_shared<Hub>(2);
+  HubStore one(hub, 1, 2);
+  std::string error;
+  std::thread waiter([&] { error = error_of([&] { one.wait("k", Seconds(60), ""); }); });
+  EXPECT_FALSE(hub->wait_for_others(0, Seconds(0.1)));
+  hub->close(false);
+  waiter.join();
+  EXPECT_EQ(error,
+            "comm: rank 0, which serves the store, is lost: its process ended without "
+            "destroy_process_group (waiting for 'k')");
+  EXPECT_EQ(one.fault(), "its process ended without destroy_process_group");
 }
 
 }  // namespace
