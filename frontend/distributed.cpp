@@ -163,7 +163,7 @@ void destroy_process_group(Loc loc) {
     const std::lock_guard lock(h.mutex);
     h.world.reset();
   }
-  leaving->leave();
+  leaving->leave(loc);
 }
 
 int get_rank(Loc loc) { return world("get_rank", loc)->place().rank; }

@@ -24,8 +24,9 @@ struct InitOptions {
 /// where several ranks need a library that Kiln was built without.
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {}, Loc loc = Loc::current());
 bool is_initialized();
-/// Leaves the world, together with the other ranks. A process that ends without this counts as lost, and the
-/// ranks that wait for it fail. Blocks: until all leave or one is lost. Throws: invalid, without a group.
+/// Leaves the world, together with the other ranks: those that are in a step or collective instead fail, and
+/// name this line. A process that ends without this counts as lost, and the ranks that wait for it fail.
+/// Blocks: until all leave or one is lost. Throws: invalid, without a group.
 void destroy_process_group(Loc loc = Loc::current());
 
 /// Throws: invalid, without a group.

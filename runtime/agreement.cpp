@@ -35,6 +35,12 @@ std::string describe(const CommunicationPlan& plan) {
   return out;
 }
 
+/// "call 3 (agreement, net.cpp:7)".
+std::string turn_text(const std::string& what, const CollectiveSite& site) {
+  const std::string place = site.loc.str();
+  return fmt::format("{} ({}{}{})", what, site.phase, place.empty() || site.phase.empty() ? "" : ", ", place);
+}
+
 /// What a rank has posted.
 struct Post {
   int64_t calls = 0;
@@ -57,7 +63,7 @@ struct Post {
   }
   /// "is building call 3: first call".
   std::string str() const {
-    if (state.empty()) return "has posted nothing";
+    if (state.empty()) return "has made no call";
     if (state == kBuilding) return fmt::format("is building call {}: {}", calls + 1, text);
     if (state == kFailed) return text;
     return fmt::format("has {} {} call{}{}{}", state == kLeft ? "left after" : "made", calls,
@@ -124,8 +130,13 @@ class Communicator::End {
     failure_ = fmt::format("failed in call {}: {}", calls + 1, why);
     write(calls, digest, kFailed, failure_);
   }
-  std::string from_first(const std::string& key, const std::string& what);
-  /// On the group's thread: posts the call, and looks at the others.
+
+  // In a turn, on the group's thread.
+  /// What `key` has when that is not `known`; nothing after `time`. Throws: comm, when nobody can come.
+  std::optional<std::string> news(const std::string& key, Seconds time, const std::string& known,
+                                  const std::string& here);
+  std::string from_first(const std::string& name, const std::string& mine, const std::string& here);
+  /// Posts the call, and looks at the others.
   void check(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {
     describe_once(plan);
     {
@@ -135,6 +146,11 @@ class Communicator::End {
       write(call, digest_, kReady, failure_);
     }
     agree(call, plan, site);
+  }
+
+  /// "<what> of DistributedDataParallel #1": what other ranks call the turn, too.
+  std::string title(const std::string& what) const {
+    return fmt::format("{} of DistributedDataParallel #{}", what, prefix.substr(prefix.rfind('/') + 1));
   }
 
   const std::string prefix;
@@ -148,6 +164,7 @@ class Communicator::End {
   void agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site);
   void describe_once(const CommunicationPlan& plan);
   Post await(int peer, int64_t call, const CollectiveSite& site);
+  std::string value_of(int peer, const std::string& name, const std::string& here);
   [[noreturn]] void differ(int peer, int64_t call, const CommunicationPlan& mine, const std::string& theirs);
 
   ProcessGroup& group_;
@@ -178,15 +195,29 @@ void Communicator::built() { end_->built(call_, digest_); }
 
 void Communicator::failed(const std::string& why) { end_->failed(call_, digest_, why); }
 
-std::string Communicator::from_first(const std::string& key, const std::string& what) {
-  return end_->from_first(key, what);
+void Communicator::together(const std::string& what, std::function<void()> job, const CollectiveSite& site) {
+  group_->run(end_->title(what), std::move(job), site)->wait();
+}
+
+std::optional<std::string> Communicator::await(const std::string& key, const std::string& here) {
+  return end_->news(key, group_->timeout(), {}, here);
+}
+
+std::string Communicator::from_first(const std::string& name, const std::string& mine,
+                                     const std::string& what, const CollectiveSite& site) {
+  std::string first;
+  together(
+      what, [&] { first = end_->from_first(name, mine, turn_text(what, site)); }, site);
+  return first;
 }
 
 void Communicator::begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site) {
   digest_ = plan->digest;
+  ++call_;
   // On the group's thread, so that the step goes on meanwhile.
-  group_->run([end = end_, call = ++call_, plan = std::move(plan), site] { end->check(call, *plan, site); },
-              site);
+  group_->run(
+      end_->title(fmt::format("call {}", call_)),
+      [end = end_, call = call_, plan = std::move(plan), site] { end->check(call, *plan, site); }, site);
 }
 
 /// Before the first post of its digest, so that whoever sees that can read the rest.
@@ -195,15 +226,36 @@ void Communicator::End::describe_once(const CommunicationPlan& plan) {
     store_->set(fmt::format("{}/plan/{}/{}", prefix, group_.rank(), plan.digest), describe(plan));
 }
 
+std::optional<std::string> Communicator::End::news(const std::string& key, Seconds time,
+                                                   const std::string& known, const std::string& here) {
+  const Clock::time_point end = after(time);
+  while (true) {
+    const Seconds left = end - Clock::now();
+    if (left.count() <= 0) return std::nullopt;
+    try {
+      if (auto value = store_->wait(key, std::min(left, kLook), known)) return value;
+    } catch (const Error& e) {  // who is lost may have said why
+      const auto why = group_.failure();
+      throw Error(ErrorKind::comm,
+                  why ? *why : fmt::format("rank {} is in {}, but {}", group_.rank(), here, e.what()));
+    }
+    if (const auto why = group_.broken()) throw Error(ErrorKind::comm, *why);
+  }
+}
+
 Post Communicator::End::await(int peer, int64_t call, const CollectiveSite& site) {
   Patience patience(group_.timeout(), build_limit_);
-  const std::string here =
-      fmt::format("call {} ({}{})", call, site.phase, site.loc.known() ? ", " + site.loc.str() : "");
+  const std::string here = turn_text(fmt::format("call {}", call), site);
   std::string known;
   Post p;
   while (true) {
-    const Seconds left = patience.left();
-    const auto value = left.count() > 0 ? store_->wait(key(peer), left, known) : std::nullopt;
+    std::optional<std::string> value;
+    try {
+      value = news(key(peer), patience.left(), known, here);
+    } catch (const Error& e) {
+      const std::string last = known.empty() ? "" : fmt::format("; rank {} {}", peer, p.str());
+      throw Error(ErrorKind::comm, e.what() + last, site.loc);
+    }
     if (!value)
       throw Error(ErrorKind::comm,
                   fmt::format("rank {} waited {:.1f} s for rank {} to come to {}; rank {} {}", group_.rank(),
@@ -212,26 +264,42 @@ Post Communicator::End::await(int peer, int64_t call, const CollectiveSite& site
     known = *value;
     p = Post::parse(known);
     if (p.calls >= call) return p;
-    KILN_CHECK(p.state != kLeft, comm, "rank {} is in {}, but rank {} {}", group_.rank(), here, peer,
-               p.str());
+    if (p.state == kLeft) {
+      const auto why = group_.failure();
+      throw Error(ErrorKind::comm,
+                  fmt::format("{} rank {} {}",
+                              why ? *why + ";" : fmt::format("rank {} is in {}, but", group_.rank(), here),
+                              peer, p.str()),
+                  site.loc);
+    }
     patience.see(p);
   }
 }
 
-std::string Communicator::End::from_first(const std::string& name, const std::string& what) {
+std::string Communicator::End::value_of(int peer, const std::string& name, const std::string& here) {
   Patience patience(group_.timeout(), build_limit_);
   std::string known;
   while (true) {
     const Seconds left = std::max(patience.left(), Seconds(0.001));
-    if (const auto value = store_->wait(name, std::min(left, kLook))) return *value;
-    const std::string now = store_->get(key(0)).value_or("");
+    if (const auto value = news(name, std::min(left, kLook), {}, here)) return *value;
+    const std::string now = store_->get(key(peer)).value_or("");
     const Post p = Post::parse(now);
     if (now != known) patience.see(p);
     known = now;
     KILN_CHECK(patience.left().count() > 0 && p.state != kLeft, comm,
-               "rank {} waited {:.1f} s for {}; rank 0 {}", group_.rank(), patience.waited().count(), what,
-               p.str());
+               "rank {} waited {:.1f} s for rank {} to come to {}; rank {} {}", group_.rank(),
+               patience.waited().count(), peer, here, peer, p.str());
   }
+}
+
+/// Rank 0 waits, too: whoever goes on from a turn that others have not come to does not meet them any more.
+std::string Communicator::End::from_first(const std::string& name, const std::string& mine,
+                                          const std::string& here) {
+  const auto of = [&](int rank) { return fmt::format("{}/{}/{}", prefix, name, rank); };
+  store_->set(of(group_.rank()), mine);
+  if (group_.rank() > 0) return value_of(0, of(0), here);
+  for (int peer = 1; peer < group_.size(); ++peer) value_of(peer, of(peer), here);
+  return mine;
 }
 
 void Communicator::End::agree(int64_t call, const CommunicationPlan& plan, const CollectiveSite& site) {

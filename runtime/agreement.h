@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,12 @@ class Communicator {
   int64_t calls() const { return call_; }
   /// Of its keys in the store: the same on all ranks.
   const std::string& prefix() const;
+  /// Runs `job`, which all ranks run in the same turn and which may wait for theirs, named "<what> of ...".
+  /// Blocks: until it has run. Throws what it throws, as comm: then the group has failed.
+  void together(const std::string& what, std::function<void()> job, const CollectiveSite& site);
+  /// What another rank sets `key` to, in a job of together(); nothing after the group's timeout. `here` is
+  /// that turn's description. Throws: comm, at once, when nobody can come any more.
+  std::optional<std::string> await(const std::string& key, const std::string& here);
 
   /// This rank records or compiles what it will communicate next: others wait for it, `what` tells them why.
   void building(const std::string& what);
@@ -55,9 +63,11 @@ class Communicator {
   /// The call that this rank was in, or about to make, ended in an error: what others say when they give up
   /// waiting for it, then and later.
   void failed(const std::string& why);
-  /// What rank 0 has set `key` to, as soon as it has. Blocks: as long as this rank would wait for rank 0 in a
-  /// call. Throws: comm, when that is over, naming `what` this rank waits for.
-  std::string from_first(const std::string& key, const std::string& what);
+  /// What rank 0 gives as `mine`; all ranks call it, in the same turn, which is named as in together(). To be
+  /// used once for a `name`. Blocks: as long as this rank would wait for the others in a call. Throws: comm,
+  /// when that is over.
+  std::string from_first(const std::string& name, const std::string& mine, const std::string& what,
+                         const CollectiveSite& site);
 
  private:
   class End;

@@ -30,9 +30,13 @@ const char* to_string(ReduceOp op) {
   return "op";
 }
 
+void ProcessGroup::check() {
+  if (const auto why = broken()) throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank(), *why));
+}
+
 std::string describe(const Collective& c) {
-  std::string text = to_string(c.kind);
-  if (c.kind != CollectiveKind::job) text += fmt::format(" #{}", c.number);
+  std::string text = c.name;
+  if (c.kind != CollectiveKind::job) text = fmt::format("{} #{}", to_string(c.kind), c.number);
   if (c.kind < CollectiveKind::barrier) text += fmt::format(" of {}[{}]", dtype_name(c.dtype), c.count);
   if (reduces(c.kind) && c.op != ReduceOp::sum) text += fmt::format(" by {}", to_string(c.op));
   if (c.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", c.root);

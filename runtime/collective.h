@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,13 +71,18 @@ class ProcessGroup {
   virtual WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
                                  const CollectiveSite& site) = 0;
   virtual WorkPtr barrier(const CollectiveSite& site) = 0;
-  /// Runs `job` on the group's thread, in its turn among the collectives. If it throws, the group has failed,
-  /// and with what it threw.
-  virtual WorkPtr run(std::function<void()> job, const CollectiveSite& site) = 0;
+  /// Runs `job` on the group's thread, in its turn among the collectives. All ranks run the same in the same
+  /// turn, by one `name` ("call 3 of ..."): a job may wait for the others', and asks broken() meanwhile. If
+  /// it throws, the group has failed, and with what it threw.
+  virtual WorkPtr run(const std::string& name, std::function<void()> job, const CollectiveSite& site) = 0;
 
-  /// Throws: comm, naming the rank, when a collective could not succeed any more: the group has failed, or a
-  /// rank is gone (not one that left). Says what is known here, and waits for nobody. Threads: any.
-  virtual void check() = 0;
+  /// Why a collective could not succeed any more, if so: the group has failed, another rank is in something
+  /// else, or one is gone (not one that left). Says what is known here, and waits for nobody. Threads: any.
+  virtual std::optional<std::string> broken() = 0;
+  /// Why another rank may have gone, if that is known: this group has failed, or the two differ.
+  virtual std::optional<std::string> failure() = 0;
+  /// Throws: comm, naming this rank, when broken() has a reason. Threads: any.
+  void check();
 
   /// The control channel of the same ranks.
   virtual std::shared_ptr<Store> store() const = 0;

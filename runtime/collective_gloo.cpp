@@ -517,7 +517,7 @@ std::shared_ptr<ProcessGroup> make_gloo_group(std::shared_ptr<Store> store, cons
                       [&] { return make_gloo_engine(store, prefix + "/", rank, size, interface, timeout); });
   };
   auto engine = start().get();
-  return make_queued_group(rank, size, timeout, std::move(store), std::move(engine));
+  return make_queued_group(rank, size, timeout, std::move(store), prefix + "/", std::move(engine));
 }
 
 }  // namespace kiln

@@ -98,7 +98,7 @@ class LocalWorld {
 
   void check(const Meeting& meeting, int rank, const Collective& c, const CollectiveControl& control) {
     KILN_CHECK(failure_.empty(), comm, "{}", failure_);
-    if (const auto why = control.aborted()) give_up(rank, c, fmt::format("aborted: {}", *why));
+    if (const auto why = control.stopped()) give_up(rank, c, *why);
     std::vector<int> missing, gone;
     for (int r = 0; r < size_; ++r) {
       if (meeting.calls[static_cast<size_t>(r)]) continue;
@@ -194,7 +194,7 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int size, Seconds t
   std::vector<std::shared_ptr<ProcessGroup>> groups;
   for (int rank = 0; rank < size; ++rank)
     groups.push_back(
-        make_queued_group(rank, size, timeout, store, std::make_unique<LocalEngine>(world, rank)));
+        make_queued_group(rank, size, timeout, store, "local/", std::make_unique<LocalEngine>(world, rank)));
   return groups;
 }
 

@@ -101,7 +101,7 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
     control_ = &control;
     arrived_.assign(static_cast<size_t>(size_), false);
     try {
-      check_aborted();
+      check_stopped();
       const bool small = payload(c) <= static_cast<int64_t>(kSmall);
       exchange_greetings(c, small ? payload(c) : 0);
       if (small) finish_small(c);
@@ -138,29 +138,29 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
 
   // ---- waiting ----
 
-  void check_aborted() const {
-    if (const auto why = control_->aborted()) throw Error(ErrorKind::comm, "aborted: " + *why);
+  void check_stopped() const {
+    if (const auto why = control_->stopped()) throw Error(ErrorKind::comm, *why);
   }
   void received(MeshBuffer& buffer, int peer) override {
     while (!buffer.await_received(peer, control_->deadline())) {
-      check_aborted();
+      check_stopped();
       for (const Departure& d : mesh_->departures())
         if (d.rank == peer) return take_received(buffer, peer);
     }
   }
   /// Of a peer that departed, perhaps after its last message: what it sent is here, and no more comes.
   void take_received(MeshBuffer& buffer, int peer) {
-    while (!buffer.await_received(peer, CollectiveControl::Clock::now())) check_aborted();
+    while (!buffer.await_received(peer, CollectiveControl::Clock::now())) check_stopped();
   }
   void sent(MeshBuffer& buffer, int peer) override {
-    while (!buffer.await_sent(peer, control_->deadline())) check_aborted();
+    while (!buffer.await_sent(peer, control_->deadline())) check_stopped();
   }
   /// The greeting of `peer`; whoever departs meanwhile ends the wait, for a peer may be hours late.
   void await_greeting(int peer) {
     MeshBuffer& mail = *mail_in_[index(peer)];
     while (!arrived_[index(peer)] &&
            !(arrived_[index(peer)] = mail.await_received(peer, control_->deadline()))) {
-      check_aborted();
+      check_stopped();
       for (const Departure& d : mesh_->departures()) {
         if (arrived_[index(d.rank)]) continue;
         take_received(*mail_in_[index(d.rank)], d.rank);
@@ -220,7 +220,7 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
   // ---- what went wrong ----
 
   std::string explain(const Collective& c, const MeshBroken& broken) {
-    if (const auto why = control_->aborted()) return "aborted: " + *why;
+    if (const auto why = control_->stopped()) return *why;
     if (CollectiveControl::Clock::now() >= control_->deadline()) return explain_timeout(c, broken.peer);
     Departure d{broken.peer, false, broken.what()};
     for (const Departure& known : mesh_->departures())

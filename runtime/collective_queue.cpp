@@ -9,6 +9,7 @@
 
 #include "runtime/signal_mask.h"
 #include "runtime/timeline.h"
+#include "runtime/turn_watch.h"
 
 namespace kiln {
 
@@ -64,13 +65,18 @@ class QueuedWork final : public Work {
 
 class QueuedGroup final : public ProcessGroup {
  public:
-  QueuedGroup(int rank, int size, Seconds timeout, std::shared_ptr<Store> store,
+  QueuedGroup(int rank, int size, Seconds timeout, std::shared_ptr<Store> store, const std::string& prefix,
               std::unique_ptr<CollectiveEngine> engine)
       : rank_(rank),
         size_(size),
         control_(checked(timeout, "ProcessGroup")),
         store_(std::move(store)),
         engine_(std::move(engine)) {
+    if (size_ > 1)
+      watch_.emplace(rank_, store_, prefix, [this](const std::string& why) {
+        control_.stop(why);
+        engine_->interrupt();
+      });
     const SignalsBlocked blocked;
     worker_ = std::thread([this] { work(); });
   }
@@ -82,6 +88,7 @@ class QueuedGroup final : public ProcessGroup {
     }
     called_.notify_one();
     worker_.join();
+    watch_.reset();
   }
 
   int rank() const override { return rank_; }
@@ -107,9 +114,9 @@ class QueuedGroup final : public ProcessGroup {
     return start({CollectiveKind::barrier, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site});
   }
 
-  WorkPtr run(std::function<void()> job, const CollectiveSite& site) override {
-    return start(
-        {CollectiveKind::job, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site, std::move(job)});
+  WorkPtr run(const std::string& name, std::function<void()> job, const CollectiveSite& site) override {
+    return start({CollectiveKind::job, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site,
+                  std::move(job), name});
   }
   std::shared_ptr<Store> store() const override { return store_; }
 
@@ -122,18 +129,18 @@ class QueuedGroup final : public ProcessGroup {
     control_.extend(checked(extra, "extend_timeout_once"));
     engine_->interrupt();
   }
-  void check() override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_) throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank_, *failure_));
-    }
-    if (const auto why = engine_->broken())
-      throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank_, *why));
+  std::optional<std::string> failure() override {
+    if (auto why = failed()) return why;
+    return watch_ ? watch_->difference() : std::nullopt;
+  }
+  std::optional<std::string> broken() override {
+    if (auto why = failed()) return why;
+    return engine_->broken();
   }
   void abort(const std::string& why) override {
     {
       const std::lock_guard lock(mutex_);
-      control_.abort(why);
+      control_.stop("aborted: " + why);
       if (!failure_) failure_ = fmt::format("rank {} aborted: {}", rank_, why);
     }
     called_.notify_one();
@@ -187,6 +194,7 @@ class QueuedGroup final : public ProcessGroup {
     std::optional<std::string> reason;
     control_.begin();
     next.begin();
+    if (watch_) watch_->begin(next.call);
     const bool job = next.call.kind == CollectiveKind::job;
     try {
       if (job) next.call.job();
@@ -194,6 +202,7 @@ class QueuedGroup final : public ProcessGroup {
     } catch (const std::exception& e) {
       reason = e.what();
     }
+    if (watch_) watch_->end();
     control_.end();
     if (!reason) {
       next.end(std::nullopt);
@@ -207,6 +216,11 @@ class QueuedGroup final : public ProcessGroup {
     }
     tell(lock);
     next.end(job ? *reason : fmt::format("rank {}: {}: {}", rank_, describe(next.call), *reason));
+  }
+
+  std::optional<std::string> failed() {
+    const std::lock_guard lock(mutex_);
+    return failure_ ? failure_ : control_.stopped();
   }
 
   /// Before the caller hears of it: his next act may be to end the process.
@@ -234,6 +248,7 @@ class QueuedGroup final : public ProcessGroup {
   bool forbidden_ = false;              ///< it was a job's, which has kept the collectives from running
   const std::shared_ptr<Store> store_;
   std::unique_ptr<CollectiveEngine> engine_;
+  std::optional<TurnWatch> watch_;  ///< where there are others
   std::thread worker_;
 };
 
@@ -247,9 +262,9 @@ Seconds CollectiveControl::limit() const {
   const std::lock_guard lock(mutex_);
   return timeout_ + extra_;
 }
-std::optional<std::string> CollectiveControl::aborted() const {
+std::optional<std::string> CollectiveControl::stopped() const {
   const std::lock_guard lock(mutex_);
-  return aborted_;
+  return stopped_;
 }
 Seconds CollectiveControl::timeout() const {
   const std::lock_guard lock(mutex_);
@@ -263,9 +278,9 @@ void CollectiveControl::extend(Seconds extra) {
   const std::lock_guard lock(mutex_);
   extra_ = std::min(extra_ + extra, kLongest);
 }
-void CollectiveControl::abort(const std::string& why) {
+void CollectiveControl::stop(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (!aborted_) aborted_ = why;
+  if (!stopped_) stopped_ = why;
 }
 void CollectiveControl::begin() {
   const std::lock_guard lock(mutex_);
@@ -277,9 +292,9 @@ void CollectiveControl::end() {
 }
 
 std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
-                                                std::shared_ptr<Store> store,
+                                                std::shared_ptr<Store> store, const std::string& prefix,
                                                 std::unique_ptr<CollectiveEngine> engine) {
-  return std::make_shared<QueuedGroup>(rank, size, timeout, std::move(store), std::move(engine));
+  return std::make_shared<QueuedGroup>(rank, size, timeout, std::move(store), prefix, std::move(engine));
 }
 
 }  // namespace kiln

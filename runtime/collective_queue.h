@@ -40,6 +40,7 @@ struct Collective {
   void* out = nullptr;  ///< also the operand, where the collective works in place
   CollectiveSite site;
   std::function<void()> job = {};
+  std::string name = {};  ///< the job's
 };
 
 /// "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
@@ -58,13 +59,13 @@ class CollectiveControl {
   Clock::time_point deadline() const;
   /// The timeout that deadline() is made of.
   Seconds limit() const;
-  /// Why to stop at once, if somebody asked for that.
-  std::optional<std::string> aborted() const;
+  /// Why to stop at once, if so.
+  std::optional<std::string> stopped() const;
 
   Seconds timeout() const;
   void set_timeout(Seconds timeout);
   void extend(Seconds extra);
-  void abort(const std::string& why);
+  void stop(const std::string& why);
   void begin();
   void end();
 
@@ -72,7 +73,7 @@ class CollectiveControl {
   mutable std::mutex mutex_;
   Clock::time_point begin_ = Clock::now();
   Seconds timeout_, extra_{0};
-  std::optional<std::string> aborted_;
+  std::optional<std::string> stopped_;
 };
 
 /// Moves the data of one rank's group. Threads: the group's, unless it is said.
@@ -106,9 +107,10 @@ std::string mismatch(int rank_a, const std::string& a, int rank_b, const std::st
 /// The reason when `ranks` have not joined a collective in time.
 std::string not_started(const std::vector<int>& ranks, Seconds limit);
 
-/// The group of one rank, whose collectives `engine` runs. Its destructor waits for what was started.
+/// The group of one rank, whose collectives `engine` runs. Its destructor waits for what was started. What it
+/// says to the others is below `prefix` in the store.
 std::shared_ptr<ProcessGroup> make_queued_group(int rank, int size, Seconds timeout,
-                                                std::shared_ptr<Store> store,
+                                                std::shared_ptr<Store> store, const std::string& prefix,
                                                 std::unique_ptr<CollectiveEngine> engine);
 
 }  // namespace kiln

@@ -27,6 +27,8 @@ constexpr const char *kIdentity = "world/identity", *kAll = "world/all", *kEnd =
 constexpr const char *kNever = "world/never", *kYes = "yes";
 /// From the moment when all have left to the end of rank 0's service.
 constexpr Seconds kClosing{10};
+// How often a rank that leaves looks whether its group is still whole.
+constexpr Seconds kLook{0.5};
 std::string joined(int rank) { return fmt::format("world/joined/{}", rank); }
 std::string left(int rank) { return fmt::format("world/left/{}", rank); }
 
@@ -209,23 +211,40 @@ void World::join(const std::string& interface) {
 
 World::~World() = default;
 
-void World::leave() {
-  group_.reset();
-  if (!store_) return;
+/// Until all ranks leave, or `time` is over. In a turn of the group it ends with that.
+void World::wait_for_others(Seconds time, bool in_turn) {
+  const Deadline deadline(time);
+  const auto wait = [&](const std::string& key) {
+    while (!store_->wait(key, std::min(deadline.left(), kLook)) && deadline.left() > Seconds(0))
+      if (const auto why = in_turn ? group_->broken() : std::nullopt) throw Error(ErrorKind::comm, *why);
+  };
+  store_->set(left(place_.rank), kYes);
+  if (place_.rank > 0) return wait(kEnd);
+  for (int r = 1; r < place_.world_size; ++r) wait(left(r));
+  store_->set(kEnd, kYes);
+}
+
+void World::leave(SourceLoc loc) {
+  if (!store_) {
+    group_.reset();
+    return;
+  }
   const Deadline deadline(timeout_);
   try {
-    store_->set(left(place_.rank), kYes);
-    if (place_.rank == 0) {
-      for (int r = 1; r < place_.world_size; ++r) store_->wait(left(r), deadline.left());
-      store_->set(kEnd, kYes);
-    } else {
-      store_->wait(kEnd, deadline.left());
+    try {
+      group_->run("destroy_process_group", [&] { wait_for_others(deadline.left(), true); }, {"", loc})
+          ->wait();
+    } catch (const Error&) {  // the group has failed, but others may need this rank's store
+      wait_for_others(deadline.left(), false);
+    }
+    if (place_.rank > 0) {
       store_->leave();
       store_->wait(kNever, kClosing);  // ends with the service
     }
   } catch (const Error&) {
     // Somebody is lost, so nobody is waited for; or the service has ended.
   }
+  group_.reset();
   store_->leave();
   store_->close();
 }

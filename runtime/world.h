@@ -32,12 +32,14 @@ class World {
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
   /// Goes in peace, together with the others. Afterwards the group may be kept, but not used.
-  /// Blocks: until all ranks leave or one is lost, for at most the timeout.
-  void leave();
+  /// Blocks: until all ranks leave or one is lost, for at most the timeout. Ranks that are in something else
+  /// by then fail, naming the caller's line.
+  void leave(SourceLoc loc = {});
 
  private:
   class OpenStore;
   void join(const std::string& interface);
+  void wait_for_others(Seconds left, bool in_turn);
 
   const Rendezvous place_;
   const Seconds timeout_;

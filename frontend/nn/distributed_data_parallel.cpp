@@ -40,6 +40,7 @@ std::vector<GradientBucket> listed(const Buckets& buckets, const std::vector<Buc
 
 // What a rank tells the others of its model: lines, of which those that are no parameters begin with a mark.
 constexpr char kOther = '+', kFault = '!';
+constexpr const char* kTurn = "the constructor";  // of a communicator's
 constexpr const char* kRead = "/read";  // behind a rank's key: it has read what it wants to of the others
 constexpr Seconds kReading{5};          // that ranks whose models differ give each other for that
 
@@ -113,11 +114,8 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
   try {
     caps_ = caps_of(options_, loc);
     choose(all, loc);
-  } catch (const Error& e) {  // the others wait for this rank
-    const std::string key = model_key(communicator_->group().rank());
-    communicator_->group().store()->set(key, kFault + std::string(e.what()));
-    communicator_->group().store()->set(key + kRead, "yes");
-    let_others_read();
+  } catch (const Error& e) {
+    tell_fault(e.what(), loc);
     throw;
   }
   verify(text_of(all, buffers, options_.init_sync), loc);
@@ -163,13 +161,27 @@ std::string DistributedDataParallel::model_key(int rank) const {
   return fmt::format("{}/parameters/{}", communicator_->prefix(), rank);
 }
 
-/// All ranks must have the same model: each reads what the others have, so that all of them raise.
-void DistributedDataParallel::verify(const std::string& mine, Loc loc) {
+/// The others wait for this rank in their turn.
+void DistributedDataParallel::tell_fault(const std::string& why, Loc loc) {
+  const std::string key = model_key(communicator_->group().rank());
+  const auto tell = [&] {
+    communicator_->group().store()->set(key, kFault + why);
+    communicator_->group().store()->set(key + kRead, "yes");
+  };
+  try {
+    communicator_->together(kTurn, tell, {"", loc});
+  } catch (const Error&) {  // nobody can come
+  }
+  let_others_read();
+}
+
+/// What is wrong with another rank's model, or with this one's in its eyes. In a turn of the ranks.
+std::string DistributedDataParallel::compare(const std::string& mine, Loc loc) const {
   ProcessGroup& group = communicator_->group();
   group.store()->set(model_key(group.rank()), mine);
   std::string wrong;
   for (int peer = 0; peer < group.size() && wrong.empty(); ++peer) {
-    const auto theirs = group.store()->wait(model_key(peer), group.timeout());
+    const auto theirs = communicator_->await(model_key(peer), fmt::format("{} ({})", kTurn, loc.str()));
     KILN_CHECK(theirs, comm,
                "DistributedDataParallel ({}): rank {} waited {:.3g} s for rank {}, which has not come here",
                loc.str(), group.rank(), group.timeout().count(), peer);
@@ -177,6 +189,13 @@ void DistributedDataParallel::verify(const std::string& mine, Loc loc) {
     else if (*theirs != mine) wrong = difference(group.rank(), mine, peer, *theirs);
   }
   group.store()->set(model_key(group.rank()) + kRead, "yes");
+  return wrong;
+}
+
+/// All ranks must have the same model: each reads what the others have, so that all of them raise.
+void DistributedDataParallel::verify(const std::string& mine, Loc loc) {
+  std::string wrong;
+  communicator_->together(kTurn, [&] { wrong = compare(mine, loc); }, {"", loc});
   if (wrong.empty()) return;
   let_others_read();
   throw Error(ErrorKind::comm, fmt::format("DistributedDataParallel ({}): {}", loc.str(), wrong), loc);
@@ -321,12 +340,8 @@ void DistributedDataParallel::failed(const std::string& why, Loc loc) {
 /// Buckets in the order in which rank 0's gradients are ready, before anything is reduced: agreement makes
 /// sure that no rank uses others.
 void DistributedDataParallel::rebuild(Loc loc) {
-  ProcessGroup& group = communicator_->group();
-  const std::string key = communicator_->prefix() + "/ready";
-  if (group.rank() == 0) group.store()->set(key, ints_text(ready_));
-  const std::string order = communicator_->from_first(
-      key, fmt::format("rank 0's first backward, whose order of gradients makes the buckets (backward, {})",
-                       loc.str()));
+  const std::string order =
+      communicator_->from_first("ready", ints_text(ready_), "the first backward", {"", loc});
   const Buckets buckets = rebuild_buckets(sizes_, caps_, parse_ints(order));
   rebuilt_ = listed(buckets, sizes_);
   reducer_->arrange(buckets.params, loc);

@@ -107,6 +107,8 @@ class DistributedDataParallel : public Module {
   std::string names_of_missing() const;
   void choose(const NamedTensors& tensors, Loc loc);
   std::string model_key(int rank) const;
+  void tell_fault(const std::string& why, Loc loc);
+  std::string compare(const std::string& mine, Loc loc) const;
   void verify(const std::string& mine, Loc loc);
   void let_others_read() const;
   void broadcast(const NamedTensors& tensors, Loc loc);

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <thread>
 
 namespace kiln {
@@ -166,7 +168,8 @@ TEST(Agreement, ACheckThatIsQueuedOutlivesItsCommunicator) {
     threads.emplace_back([&, r] {
       auto c = std::make_unique<Communicator>(groups[r]);
       if (r == 1) sleep(0.2);
-      groups[r]->run([] { sleep(0.1); }, kSite);
+      groups[r]->run(
+          "a nap", [] { sleep(0.1); }, kSite);
       c->begin_call(kOne, kSite);
       c.reset();
       Communicator next(groups[r]);  // takes the memory
@@ -190,7 +193,7 @@ TEST(Agreement, ARankThatFailsOrNeverComesIsNamed) {
     sleep(1);
     return std::string();
   });
-  EXPECT_THAT(got[0], HasSubstr("rank 1 has posted nothing"));
+  EXPECT_THAT(got[0], HasSubstr("rank 1 has made no call"));
 }
 
 /// Who was building when it failed is not waited for as long as for a build.
@@ -240,11 +243,11 @@ TEST(Agreement, AnEarlierFailureIsToldLater) {
 /// What rank 0 says before any call is waited for as its calls are.
 TEST(Agreement, FromFirstWaitsForABuild) {
   const auto tell = [](int r, Communicator& c, bool builds, double seconds) {
-    if (r == 1) return c.from_first("key", "rank 0's word");
-    if (builds) c.building("first call");
-    sleep(seconds);
-    c.group().store()->set("key", "word");
-    return std::string("word");
+    if (r == 0) {
+      if (builds) c.building("first call");
+      sleep(seconds);
+    }
+    return c.from_first("key", r == 0 ? "word" : "none", "the test", {"", {"net.cpp", 3}});
   };
   const auto one = [&](bool builds, double seconds, double limit) {
     return ranks(
@@ -260,19 +263,96 @@ TEST(Agreement, FromFirstWaitsForABuild) {
   };
   EXPECT_EQ(one(true, 0.8, 60), "word");
   EXPECT_THAT(one(true, 1.5, 0.4), HasSubstr("rank 0 is building call 1: first call"));
-  EXPECT_THAT(one(false, 0.8, 60),
-              HasSubstr("rank 1 waited 0.2 s for rank 0's word; rank 0 has posted nothing"));
+  EXPECT_THAT(
+      one(false, 0.8, 60),
+      HasSubstr("rank 1 waited 0.2 s for rank 0 to come to the test (net.cpp:3); rank 0 has made no call"));
+}
+
+/// Nor does rank 0 go on before the others have come: in another turn it could not be told from them.
+TEST(Agreement, FromFirstMeetsAllRanks) {
+  const auto got = ranks(3, 20, [](int r, Communicator& c) -> std::string {
+    const auto begin = std::chrono::steady_clock::now();
+    if (r == 2) sleep(0.4);
+    const std::string word = c.from_first("key", fmt::format("of {}", r), "the test", kSite);
+    return word + (r == 0 && std::chrono::steady_clock::now() - begin < Seconds(0.3) ? " too early" : "");
+  });
+  EXPECT_THAT(got, ::testing::Each("of 0"));
 }
 
 TEST(Agreement, FromFirstDoesNotWaitForWhoHasLeft) {
   const auto got = ranks(2, 20, [](int r, Communicator& c) -> std::string {
     try {
-      return r == 0 ? "" : c.from_first("key", "rank 0's word");
+      return r == 0 ? "" : c.from_first("key", "", "the test", kSite);
     } catch (const Error& e) {
       return e.what();
     }
   });
-  EXPECT_THAT(got[1], HasSubstr("s for rank 0's word; rank 0 has left after 0 calls"));
+  EXPECT_THAT(got[1], HasSubstr("to come to the test (agreement, net.cpp:7); rank 0 has left after 0 calls"));
+}
+
+// --- ranks in different things ---
+
+/// What a rank says that waits in `work` by then.
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::comm);
+    return e.what();
+  }
+  return "no error";
+}
+
+constexpr const char* kApart =
+    "rank 0 is in call 2 of DistributedDataParallel #1 (agreement, net.cpp:7), rank 1 in barrier #2 "
+    "(user.cpp:4): "
+    "neither can go on";
+
+TEST(Agreement, ARankInAnotherCollectiveIsToldAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto got = ranks(2, 60, [](int r, Communicator& c) {
+    const std::string first = call(c);
+    if (r == 0) return first + call(c);
+    c.failed("user.cpp:3: a bad batch");
+    return first + error_of([&] { c.group().barrier({"", {"user.cpp", 4}})->wait(); });
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Seconds(20));
+  for (const std::string& s : got) EXPECT_THAT(s, HasSubstr(kApart));
+  EXPECT_THAT(got[0], HasSubstr("failed in call 2: user.cpp:3: a bad batch"));
+}
+
+TEST(Agreement, CallsOfTwoCommunicatorsInAnotherOrderAreToldAtOnce) {
+  const auto groups = make_local_groups(2, Seconds(60));
+  std::vector<std::string> got(2);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      Communicator a(groups[r]), b(groups[r]);
+      got[r] = call(r == 0 ? a : b);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& s : got)
+    EXPECT_THAT(
+        s, HasSubstr("rank 0 is in call 1 of DistributedDataParallel #1 (agreement, net.cpp:7), rank 1 in "
+                     "call 1 of DistributedDataParallel #2 (agreement, net.cpp:7): neither"));
+}
+
+/// Collectives that are on their way while a call begins, in the same order on all ranks, late on one.
+TEST(Agreement, WhatIsAsynchronousAndLateIsNoDifference) {
+  const auto got = ranks(3, 20, [](int r, Communicator& c) {
+    float x = 1, y = 1;
+    std::string out = call(c);
+    if (r == 2) sleep(0.5);
+    const WorkPtr before = c.group().all_reduce(&x, 1, DType::f32, ReduceOp::sum, {});
+    if (r == 1) sleep(0.7);
+    c.begin_call(kOne, kSite);
+    const WorkPtr step = c.group().all_reduce(&y, 1, DType::f32, ReduceOp::sum, {});
+    if (r == 0) sleep(0.4);
+    before->wait();
+    step->wait();
+    return out + fmt::format("{}{}", x, y);
+  });
+  EXPECT_THAT(got, ::testing::Each("333"));
 }
 
 /// Who failed and goes on, as eager code may, is met in its next call.

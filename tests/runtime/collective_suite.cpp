@@ -463,6 +463,49 @@ TEST_P(Collectives, SetTimeout) {
   }
 }
 
+// One is in a job of its group, where another is in a collective: no message could tell either.
+TEST_P(Collectives, OtherTurnsAreAnErrorAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto texts = errors(make(3), [](const Group& g) {
+    g->barrier({})->wait();
+    if (g->rank() != 1) return g->barrier(site_at(5))->wait();
+    g->run(
+         "the check",
+         [&] {
+           while (!g->broken()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+           throw Error(ErrorKind::comm, *g->broken());
+         },
+         site_at(7, ""))
+        ->wait();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  for (const std::string& text : texts) {
+    EXPECT_TRUE(has(text, "rank 1 in the check (train.cpp:7)") ||
+                has(text, "rank 1 is in the check (train.cpp:7)"))
+        << text;
+    EXPECT_TRUE(has(text, "in barrier #2 (backward, train.cpp:5)")) << text;
+    EXPECT_TRUE(has(text, "neither can go on")) << text;
+  }
+}
+
+// Nobody is told apart who is only late, or has more on its way than others.
+TEST_P(Collectives, LateRanksAndAsynchronousCallsAreNoError) {
+  const Groups groups = make(3);
+  const auto nap = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  for (const std::string& text : errors(groups, [&](const Group& g) {
+         float x = 1, y = 1;
+         if (g->rank() == 1) nap(400);
+         const WorkPtr first = g->all_reduce(&x, 1, DType::f32, ReduceOp::sum, site_at(1));
+         if (g->rank() == 2) nap(400);
+         const WorkPtr job = g->run(
+             "a nap", [&] { nap(250); }, site_at(2));
+         const WorkPtr second = g->all_reduce(&y, 1, DType::f32, ReduceOp::sum, site_at(3));
+         for (const WorkPtr& w : {second, job, first}) w->wait();
+         EXPECT_EQ(x + y, 6);
+       }))
+    EXPECT_EQ(text, "");
+}
+
 // A rank whose group is gone is missed at once, not after the timeout.
 TEST_P(Collectives, LeavingIsNoticed) {
   Groups groups = make(3);

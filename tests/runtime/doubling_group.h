@@ -56,12 +56,13 @@ class DoublingGroup : public ProcessGroup {
     return none();
   }
   WorkPtr barrier(const CollectiveSite&) override { return none(); }
-  WorkPtr run(std::function<void()>, const CollectiveSite&) override { return none(); }
+  WorkPtr run(const std::string&, std::function<void()>, const CollectiveSite&) override { return none(); }
   std::shared_ptr<Store> store() const override { return nullptr; }
   void set_timeout(Seconds) override {}
   Seconds timeout() const override { return Seconds(1); }
   void extend_timeout_once(Seconds) override {}
-  void check() override {}
+  std::optional<std::string> broken() override { return std::nullopt; }
+  std::optional<std::string> failure() override { return std::nullopt; }
   void abort(const std::string&) override {}
 
  private:

@@ -44,14 +44,15 @@ class WatchedGroup : public ProcessGroup {
     return group_->reduce_scatter(in, out, count, dtype, op, site);
   }
   WorkPtr barrier(const CollectiveSite& site) override { return group_->barrier(site); }
-  WorkPtr run(std::function<void()> job, const CollectiveSite& site) override {
-    return group_->run(std::move(job), site);
+  WorkPtr run(const std::string& name, std::function<void()> job, const CollectiveSite& site) override {
+    return group_->run(name, std::move(job), site);
   }
   std::shared_ptr<Store> store() const override { return group_->store(); }
   void set_timeout(Seconds timeout) override { group_->set_timeout(timeout); }
   Seconds timeout() const override { return group_->timeout(); }
   void extend_timeout_once(Seconds extra) override { group_->extend_timeout_once(extra); }
-  void check() override { group_->check(); }
+  std::optional<std::string> broken() override { return group_->broken(); }
+  std::optional<std::string> failure() override { return group_->failure(); }
   void abort(const std::string& why) override { group_->abort(why); }
 
  private:

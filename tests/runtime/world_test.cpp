@@ -199,6 +199,40 @@ TEST(World, WhatOneRankFailsForIsSaidByAll) {
   }
 }
 
+/// Who leaves has nothing more to do; who still has is told by whom it is left, though all keep the group.
+TEST(World, ARankThatLeavesEarlyIsToldToTheOthers) {
+  for (const int early : {0, 1}) {
+    const ReservedPort port;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto body = [&](const Rendezvous& at, double timeout) {
+      World world(at, {.timeout = Seconds(timeout)});
+      const auto group = world.group();
+      if (at.rank != early) group->barrier({"", {"train.cpp", 5}})->wait();
+      world.leave({"train.cpp", 7});
+      return std::string("left");
+    };
+    const auto out = on_threads({place(0, 2, port.number()), place(1, 2, port.number())}, 60, body);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+    EXPECT_EQ(out[static_cast<size_t>(early)], "left");
+    EXPECT_THAT(out[static_cast<size_t>(1 - early)],
+                AllOf(HasSubstr("barrier #1 (train.cpp:5)"), HasSubstr("destroy_process_group (train.cpp:7)"),
+                      HasSubstr("neither can go on")));
+  }
+}
+
+/// However long the others take: nothing is wrong with that.
+TEST(World, LeavingWaitsForTheLate) {
+  const ReservedPort port;
+  const auto body = [](const Rendezvous& at, double timeout) {
+    World world(at, {.timeout = Seconds(timeout)});
+    world.group()->barrier({})->wait();
+    if (at.rank == 0) std::this_thread::sleep_for(Seconds(0.8));
+    world.leave();
+    return std::string("left");
+  };
+  EXPECT_THAT(on_threads({place(0, 2, port.number()), place(1, 2, port.number())}, 30, body), Each("left"));
+}
+
 TEST(World, LeavingDoesNotWaitForTheLost) {
   const ReservedPort port;
   const auto begin = std::chrono::steady_clock::now();

@@ -63,6 +63,7 @@ TEST_P(Divergence, EndsAsWithoutCompileOrInErrorsOnAllRanks) {
     for (size_t r = 0; r < 2; ++r) expect_same(compiled[r], eager[r]);
     return;
   }
+  for (const Outcome& o : compiled) EXPECT_THAT(o.error, ContainsRegex(s.both));
   expect_errors(compiled, s.error, odd_rank);
   expect_errors(compiled, s.why, odd_rank);
   if (!s.eager_goes_on) expect_errors(eager, s.error, odd_rank);

@@ -328,9 +328,11 @@ TEST(DistributedDataParallel, NothingIsBuiltForABrokenGroup) {
   const auto got = on_ranks(1, [&](int, auto group) -> std::string {
     Net net;
     DistributedDataParallel ddp(net, group);
-    auto step = compile([&](const Tensor& x) { sum(ddp(x)).backward(); }, {.name = "step"});
-    group->abort("the test says so");
-    step(batch(0, 2, 0));
+    const auto body = [&](const Tensor& x) {
+      sum(ddp(x)).backward();
+      group->abort("the test says so");
+    };
+    compile(body, {.name = "step"})(batch(0, 2, 0));
     return "";
   });
   EXPECT_EQ(got[0], "comm: rank 0: rank 0 aborted: the test says so [in step: the build for first call]");

@@ -211,6 +211,39 @@ std::vector<Scenario> other_calls() {
   };
 }
 
+// What one rank waits in, and no message of the other can ever end: both are told at once.
+std::vector<Scenario> other_waits() {
+  const auto one = [](const std::string& name, const std::function<void(Trainer&)>& before,
+                      const std::string& what, int at) {
+    Scenario s{.name = name, .before = before, .at = at};
+    const std::string step = at == 0 ? "the first backward" : fmt::format("call {}", at + 1);
+    s.error = s.both = fmt::format(
+        "(rank 0 is in {0} of DistributedDataParallel #1 .*, rank 1 in {1}|rank 0 is in {1}.*, rank 1 in {0} "
+        "of "
+        "DistributedDataParallel #1 .*): neither can go on",
+        step, what);
+    return s;
+  };
+  const CollectiveSite site{"", {"user.cpp", 9}};
+  const auto reduce = [site](Trainer& t) {
+    float x = 1;
+    t.group->all_reduce(&x, 1, DType::f32, ReduceOp::sum, site)->wait();
+  };
+  const auto another = [](Trainer& t) {
+    DivergingNet net;
+    DistributedDataParallel ddp(net, t.group);
+  };
+  return {
+      one("an all_reduce of its own", reduce, "all_reduce #[0-9]+ of f32.1. .user.cpp:9.", 2),
+      one(
+          "a barrier of its own", [site](Trainer& t) { t.group->barrier(site)->wait(); },
+          "barrier #[0-9]+ .user.cpp:9.", 2),
+      one("a wrapper of its own", another, "the constructor of DistributedDataParallel #2 .divergence.cpp.*",
+          2),
+      one("an all_reduce before the first step", reduce, "all_reduce #[0-9]+ of f32.1. .user.cpp:9.", 0),
+  };
+}
+
 }  // namespace
 
 DivergingNet::DivergingNet() : fc0(6, 16), fc1(16, 16), fc2(16, 3) {
@@ -226,8 +259,9 @@ Tensor DivergingNet::forward(const Tensor& x) {
   return fc2(other_branch ? relu(h) : tanh(h));
 }
 
-Trainer::Trainer(int r, const std::shared_ptr<ProcessGroup>& group)
+Trainer::Trainer(int r, const std::shared_ptr<ProcessGroup>& g)
     : rank(r),
+      group(g),
       ddp(net, group, {.bucket_cap_mb = 0.0005}),
       sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9}) {
   kiln::testing::fill(net, 0);
@@ -242,7 +276,8 @@ void Trainer::step(const Tensor& x, const Tensor& y) {
 const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> all = [] {
     std::vector<Scenario> out;
-    for (const auto& some : {other_work(), hooks_and_reads(), exceptions(), bad_numbers(), other_calls()})
+    for (const auto& some :
+         {other_work(), hooks_and_reads(), exceptions(), bad_numbers(), other_calls(), other_waits()})
       out.insert(out.end(), some.begin(), some.end());
     return out;
   }();
@@ -300,13 +335,13 @@ void train(const Scenario& s, bool diverges, Trainer& trainer, bool compiled, do
 }  // namespace
 
 Outcome diverge(const Scenario& s, int odd_rank, int rank, const std::shared_ptr<ProcessGroup>& group,
-                bool compiled) {
+                bool compiled, const std::function<void()>& end) {
   Outcome out;
   try {
     Trainer trainer(rank, group);
     train(s, rank == odd_rank, trainer, compiled, out.longest);
     // As destroy_process_group would: nobody leaves before the others.
-    timed(out.longest, [&] { group->barrier({"end", {}})->wait(); });
+    timed(out.longest, [&] { end ? end() : group->barrier({"end", {}})->wait(); });
     for (const Tensor& p : trainer.net.parameters())
       for (float v : p.to_vector<float>()) out.parameters.push_back(v);
   } catch (const Error& e) {

@@ -30,6 +30,7 @@ struct Trainer {
   void step(const Tensor& x, const Tensor& y);
 
   const int rank;
+  const std::shared_ptr<ProcessGroup> group;
   DivergingNet net;
   DistributedDataParallel ddp;
   optim::SGD sgd;
@@ -40,13 +41,15 @@ struct Scenario {
   std::string name;
   /// The step of the one rank: all that is in the callable. Empty: as the others'.
   std::function<void(Trainer&, const Tensor& x, const Tensor& y)> odd = {};
-  /// What that rank does before this step, outside the callable.
+  /// What that rank does before this step, outside the callable. What it throws ends the rank.
   std::function<void(Trainer&)> before = {};
   /// Empty: it ends as training alike does. Else with an error on all ranks; this regular expression is in
   /// that of one of them, "RANK" being the rank that diverged.
   std::string error = {};
   /// Also in that error, when compiled.
   std::string why = {};
+  /// In those of both ranks.
+  std::string both = {};
   int at = 2;                  ///< which step
   bool leaves = false;         ///< the rank that diverged ends there
   bool skips = false;          ///< it goes on after an Error
@@ -65,8 +68,9 @@ struct Outcome {
 };
 
 /// Trains as `rank`, of which `odd_rank` diverges; compiled or not. What is thrown ends it, but for what a
-/// scenario throws itself.
+/// scenario throws itself. `end` is what ranks that come to the end do there, or
+/// else they wait for each other.
 Outcome diverge(const Scenario& s, int odd_rank, int rank, const std::shared_ptr<ProcessGroup>& group,
-                bool compiled);
+                bool compiled, const std::function<void()>& end = {});
 
 }  // namespace kiln::nn
