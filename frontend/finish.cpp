@@ -247,6 +247,7 @@ void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
     for (size_t i = 0; i < worst.size(); ++i)
       KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
                  stage.checks[i].after);
+    for (const auto& c : groups) c->end_call();
   } catch (...) {
     if (draws_ > 0) take_back_random(first_draw_, draws_);
     throw;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "ir/base/hash.h"
 #include "ir/base/text.h"
@@ -125,9 +126,9 @@ class Communicator::End {
     const std::lock_guard lock(mutex_);
     write(calls, digest, kReady, failure_);
   }
-  void failed(int64_t calls, const std::string& digest, const std::string& why) {
+  void failed(int64_t calls, bool in_call, const std::string& digest, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    failure_ = fmt::format("failed in call {}: {}", calls + 1, why);
+    failure_ = fmt::format("failed in call {}: {}", in_call ? calls : calls + 1, why);
     write(calls, digest, kFailed, failure_);
   }
 
@@ -193,7 +194,9 @@ void Communicator::building(const std::string& what) { end_->building(call_, dig
 
 void Communicator::built() { end_->built(call_, digest_); }
 
-void Communicator::failed(const std::string& why) { end_->failed(call_, digest_, why); }
+void Communicator::failed(const std::string& why) {
+  end_->failed(call_, std::exchange(in_call_, false), digest_, why);
+}
 
 void Communicator::together(const std::string& what, std::function<void()> job, const CollectiveSite& site) {
   group_->run(end_->title(what), std::move(job), site)->wait();
@@ -213,6 +216,7 @@ std::string Communicator::from_first(const std::string& name, const std::string&
 
 void Communicator::begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site) {
   digest_ = plan->digest;
+  in_call_ = true;
   ++call_;
   // On the group's thread, so that the step goes on meanwhile.
   group_->run(

@@ -60,6 +60,8 @@ class Communicator {
   /// group. Returns at once. Those collectives throw comm when the ranks differ, when one has left, or when
   /// one is not at this call within the group's timeout.
   void begin_call(std::shared_ptr<const CommunicationPlan> plan, const CollectiveSite& site);
+  /// What this rank does next is no longer that call.
+  void end_call() { in_call_ = false; }
   /// The call that this rank was in, or about to make, ended in an error: what others say when they give up
   /// waiting for it, then and later.
   void failed(const std::string& why);
@@ -74,6 +76,7 @@ class Communicator {
   const std::shared_ptr<ProcessGroup> group_;
   const std::shared_ptr<End> end_;  ///< shared with checks that are queued: an error may end this before them
   int64_t call_ = 0;
+  bool in_call_ = false;
   std::string digest_;  ///< of that call
 };
 

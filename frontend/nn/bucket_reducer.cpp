@@ -104,6 +104,7 @@ void BucketReducer::finish() {
   NoGrad guard;
   KILN_ASSERT(next_ == buckets_.size() && next_ > 0, "{} of {} buckets were started", next_, buckets_.size());
   if (const std::exception_ptr error = wait_all()) std::rethrow_exception(error);
+  communicator_->end_call();
   for (const Bucket& b : buckets_)
     for (size_t i = 0; i < b.parameters.size(); ++i) {
       Tensor parameter = parameters_[b.parameters[i]];

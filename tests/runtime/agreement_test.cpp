@@ -231,6 +231,7 @@ TEST(Agreement, BuildsThatFailAreNotWaitedForForever) {
 TEST(Agreement, AnEarlierFailureIsToldLater) {
   const auto got = ranks(2, 0.3, [](int r, Communicator& c) {
     std::string all = call(c);
+    c.end_call();
     if (r == 1) c.failed("net.cpp:3: oops");
     all += call(c);
     if (r == 1) sleep(1);
@@ -313,6 +314,7 @@ TEST(Agreement, ARankInAnotherCollectiveIsToldAtOnce) {
   const auto got = ranks(2, 60, [](int r, Communicator& c) {
     const std::string first = call(c);
     if (r == 0) return first + call(c);
+    c.end_call();
     c.failed("user.cpp:3: a bad batch");
     return first + error_of([&] { c.group().barrier({"", {"user.cpp", 4}})->wait(); });
   });
@@ -353,6 +355,28 @@ TEST(Agreement, WhatIsAsynchronousAndLateIsNoDifference) {
     return out + fmt::format("{}{}", x, y);
   });
   EXPECT_THAT(got, ::testing::Each("333"));
+}
+
+/// An error names the call that had begun, or else the one that was to come.
+TEST(Agreement, AFailureNamesItsCall) {
+  const auto got = ranks(2, 0.5, [](int r, Communicator& c) {
+    std::string out = call(c);
+    c.end_call();
+    if (r == 1) c.failed("before call 2");
+    out += call(c);
+    if (r == 1) c.failed("within call 2");
+    if (r == 1) sleep(1.5);
+    return r == 1 ? out : out + call(c);
+  });
+  EXPECT_THAT(got[0], HasSubstr("rank 1 failed in call 2: within call 2"));
+  const auto again = ranks(2, 0.5, [](int r, Communicator& c) {
+    std::string out = call(c);
+    if (r == 1) c.failed("within call 1");
+    if (r == 1) c.failed("before call 2");
+    if (r == 1) sleep(1.5);
+    return r == 1 ? out : out + call(c);
+  });
+  EXPECT_THAT(again[0], HasSubstr("rank 1 failed in call 2: before call 2"));
 }
 
 /// Who failed and goes on, as eager code may, is met in its next call.
