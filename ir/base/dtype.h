@@ -34,7 +34,7 @@ DType promote_types(DType a, DType b);
 struct Half {
   uint16_t bits = 0;
   Half() = default;
-  explicit Half(float f);
+  explicit Half(float f);  ///< rounds to nearest even, from 65520 on to infinity
   explicit operator float() const;
 };
 /// bfloat16 in storage (round to nearest even); arithmetic is done in float.
@@ -44,6 +44,33 @@ struct BFloat16 {
   explicit BFloat16(float f);
   explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 };
+
+// Every case is computed and one chosen, so that loops over halves become vectors.
+inline Half::Half(float f) {
+  const uint32_t x = std::bit_cast<uint32_t>(f), mag = x & 0x7fffffffu;
+  const uint32_t normal = (mag - 0x38000000u + 0xfffu + ((mag >> 13) & 1u)) >> 13;
+  // Next to 0.5 the FPU rounds at 2^-24, the step of subnormal halves.
+  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(mag) + 0.5f) - 0x3f000000u;
+  const uint32_t nan = 0x7e00u | ((mag >> 13) & 0x3ffu);
+  const uint32_t finite = mag < 0x38800000u ? subnormal : normal;
+  const uint32_t limited = mag >= 0x477ff000u ? 0x7c00u : finite;  // rounds to 65536 or more
+  bits = static_cast<uint16_t>(((x >> 16) & 0x8000u) | (mag > 0x7f800000u ? nan : limited));
+}
+
+inline Half::operator float() const {
+  const uint32_t mag = uint32_t{bits & 0x7fffu} << 13;
+  const uint32_t normal = mag + 0x38000000u, special = mag + 0x70000000u;  // infinity and NaN
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(mag + 0x38800000u) - std::bit_cast<float>(0x38800000u));
+  const uint32_t finite = mag < 0x00800000u ? subnormal : normal;
+  return std::bit_cast<float>((uint32_t{bits & 0x8000u} << 16) | (mag >= 0x0f800000u ? special : finite));
+}
+
+inline BFloat16::BFloat16(float f) {
+  const uint32_t x = std::bit_cast<uint32_t>(f);
+  const uint32_t rounded = x + 0x7fffu + ((x >> 16) & 1u), quiet = x | 0x400000u;
+  bits = static_cast<uint16_t>(((x & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) >> 16);
+}
 
 /// C++ type -> DType, for the types a tensor can hold.
 template <typename T>
