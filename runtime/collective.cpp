@@ -11,6 +11,7 @@ namespace kiln {
 const char* to_string(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::all_reduce: return "all_reduce";
+    case CollectiveKind::all_reduce_mean: return "all_reduce_mean";
     case CollectiveKind::broadcast: return "broadcast";
     case CollectiveKind::all_gather: return "all_gather";
     case CollectiveKind::reduce_scatter: return "reduce_scatter";
@@ -34,10 +35,19 @@ void ProcessGroup::check() {
   if (const auto why = broken()) throw Error(ErrorKind::comm, fmt::format("rank {}: {}", rank(), *why));
 }
 
+WorkPtr all_reduce_as(ProcessGroup& group, void* data, int64_t count, DType dtype, DType wire,
+                      const CollectiveSite& site) {
+  if (wire == dtype) return group.all_reduce(data, count, dtype, ReduceOp::sum, site);
+  return group.all_reduce_mean(data, count, dtype, wire, site);
+}
+
 std::string describe(const Collective& c) {
   std::string text = c.name;
   if (c.kind != CollectiveKind::job) text = fmt::format("{} #{}", to_string(c.kind), c.number);
-  if (c.kind < CollectiveKind::barrier) text += fmt::format(" of {}[{}]", dtype_name(c.dtype), c.count);
+  const bool mean = c.kind == CollectiveKind::all_reduce_mean;
+  if (c.kind < CollectiveKind::barrier)
+    text += fmt::format(" of {}[{}]", dtype_name(mean ? c.given : c.dtype), c.count);
+  if (mean) text += fmt::format(" in {}", dtype_name(c.dtype));
   if (reduces(c.kind) && c.op != ReduceOp::sum) text += fmt::format(" by {}", to_string(c.op));
   if (c.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", c.root);
   const std::string place = c.site.loc.str();
@@ -47,8 +57,8 @@ std::string describe(const Collective& c) {
 }
 
 bool same_call(const Collective& a, const Collective& b) {
-  return a.kind == b.kind && a.number == b.number && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
-         a.count == b.count;
+  return a.kind == b.kind && a.number == b.number && a.dtype == b.dtype && a.given == b.given &&
+         a.op == b.op && a.root == b.root && a.count == b.count;
 }
 
 std::string to_string(Seconds s) { return fmt::format("{:.6g} s", s.count()); }

@@ -63,6 +63,13 @@ class ProcessGroup {
   /// In place: every rank ends with the reduction over all ranks.
   virtual WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
                              const CollectiveSite& site) = 0;
+  /// In place: every rank ends with the mean over all ranks, sent and added up in `wire`, f16 or bf16.
+  /// Elements are cast to it, divided there by size(), summed with one rounding, and cast back: what
+  /// PyTorch's compress hooks do, but for the sum of more than two, which they round at every step. Throws:
+  /// invalid, unless `dtype` is a floating one. Source:
+  /// torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook.
+  virtual WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
+                                  const CollectiveSite& site) = 0;
   virtual WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) = 0;
   /// `out` holds size() blocks of `count` elements, in rank order.
   virtual WorkPtr all_gather(const void* in, void* out, int64_t count, DType dtype,
@@ -95,6 +102,10 @@ class ProcessGroup {
   /// Fails what is pending and whatever comes later, here and, through the store, on all ranks.
   virtual void abort(const std::string& why) = 0;
 };
+
+/// The sum over all ranks, in place; or, if `wire` is another dtype than `dtype`, the mean that is sent so.
+WorkPtr all_reduce_as(ProcessGroup& group, void* data, int64_t count, DType dtype, DType wire,
+                      const CollectiveSite& site);
 
 /// A world of `size` threads of this process: element r is rank r's group, all sharing memory and one store.
 std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int size, Seconds timeout);

@@ -151,7 +151,8 @@ class LocalEngine final : public CollectiveEngine {
 
   void move(const Collective& c, const Calls& calls) {
     switch (c.kind) {
-      case CollectiveKind::all_reduce: all_reduce(c, calls); break;
+      case CollectiveKind::all_reduce:
+      case CollectiveKind::all_reduce_mean: all_reduce(c, calls); break;
       case CollectiveKind::broadcast:
         copy(c.out, calls[static_cast<size_t>(c.root)]->in, c.count, c.dtype);
         break;

@@ -24,8 +24,8 @@ struct Greeting {
   uint64_t number;
   int64_t count;
   int32_t root;
-  uint8_t kind, dtype, op;
-  char text[233];  ///< describe(), cut
+  uint8_t kind, dtype, op, given;
+  char text[232];  ///< describe(), cut
 };
 static_assert(sizeof(Greeting) == 256);
 constexpr size_t kLetter = sizeof(Greeting) + kSmall;
@@ -37,6 +37,7 @@ Greeting greet(const Collective& c) {
              static_cast<uint8_t>(c.kind),
              static_cast<uint8_t>(c.dtype),
              static_cast<uint8_t>(c.op),
+             static_cast<uint8_t>(c.given),
              ""};
   const std::string text = describe(c);
   std::memcpy(g.text, text.data(), std::min(text.size(), sizeof g.text - 1));
@@ -51,6 +52,7 @@ bool fits(const Greeting& g, const Collective& c) {
   other.kind = static_cast<CollectiveKind>(g.kind);
   other.dtype = static_cast<DType>(g.dtype);
   other.op = static_cast<ReduceOp>(g.op);
+  other.given = static_cast<DType>(g.given);
   return same_call(other, c);
 }
 
@@ -197,6 +199,7 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
     const int64_t bytes = payload(c);
     switch (c.kind) {
       case CollectiveKind::all_reduce:
+      case CollectiveKind::all_reduce_mean:
       case CollectiveKind::reduce_scatter: {
         const int64_t own = c.kind == CollectiveKind::reduce_scatter ? rank_ * bytes : 0;
         std::vector<const void*> parts(static_cast<size_t>(size_));

@@ -10,6 +10,7 @@
 #include "runtime/signal_mask.h"
 #include "runtime/timeline.h"
 #include "runtime/turn_watch.h"
+#include "runtime/wire.h"
 
 namespace kiln {
 
@@ -99,6 +100,11 @@ class QueuedGroup final : public ProcessGroup {
                      const CollectiveSite& site) override {
     return start({CollectiveKind::all_reduce, 0, dtype, op, 0, count, data, data, site});
   }
+  WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
+                          const CollectiveSite& site) override {
+    return start(
+        {CollectiveKind::all_reduce_mean, 0, wire, ReduceOp::sum, 0, count, data, data, site, {}, dtype});
+  }
   WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) override {
     return start({CollectiveKind::broadcast, 0, dtype, ReduceOp::sum, root, count, data, data, site});
   }
@@ -170,6 +176,11 @@ class QueuedGroup final : public ProcessGroup {
     KILN_CHECK(!reduces(c.kind) || c.dtype != DType::boolean, invalid,
                "{}{}: bool cannot be reduced; got bool[{}] (convert to u8, and take max for 'any')", name,
                place, c.count);
+    if (c.kind != CollectiveKind::all_reduce_mean) return;
+    KILN_CHECK(is_wire(c.dtype), invalid, "{}{}: means are sent as f16 or bf16; got {}", name, place,
+               dtype_name(c.dtype));
+    KILN_CHECK(is_floating(c.given), invalid, "{}{}: only floating numbers have a mean; got {}[{}]", name,
+               place, dtype_name(c.given), c.count);
   }
 
   /// The group's thread.
@@ -198,6 +209,7 @@ class QueuedGroup final : public ProcessGroup {
     const bool job = next.call.kind == CollectiveKind::job;
     try {
       if (job) next.call.job();
+      else if (next.call.kind == CollectiveKind::all_reduce_mean) run_mean(next.call);
       else engine_->run(next.call, control_);
     } catch (const std::exception& e) {
       reason = e.what();
@@ -221,6 +233,15 @@ class QueuedGroup final : public ProcessGroup {
   std::optional<std::string> failed() {
     const std::lock_guard lock(mutex_);
     return failure_ ? failure_ : control_.stopped();
+  }
+
+  void run_mean(const Collective& c) {
+    wire_.resize(std::max(wire_.size(), static_cast<size_t>(c.count) * dtype_size(c.dtype)));
+    Collective sum = c;
+    sum.in = sum.out = wire_.data();
+    encode_mean(c.in, c.given, wire_.data(), c.dtype, c.count, size_);
+    engine_->run(sum, control_);
+    decode(wire_.data(), c.dtype, c.out, c.given, c.count);
   }
 
   /// Before the caller hears of it: his next act may be to end the process.
@@ -249,6 +270,7 @@ class QueuedGroup final : public ProcessGroup {
   const std::shared_ptr<Store> store_;
   std::unique_ptr<CollectiveEngine> engine_;
   std::optional<TurnWatch> watch_;  ///< where there are others
+  std::vector<std::byte> wire_;  ///< what engines move of means; the group's thread's
   std::thread worker_;
 };
 

@@ -16,6 +16,7 @@ namespace kiln {
 
 enum class CollectiveKind : uint8_t {
   all_reduce,
+  all_reduce_mean,  ///< for an engine a sum like the one above
   broadcast,
   all_gather,
   reduce_scatter,
@@ -25,14 +26,15 @@ enum class CollectiveKind : uint8_t {
 /// "all_reduce", ...
 const char* to_string(CollectiveKind kind);
 constexpr bool reduces(CollectiveKind kind) {
-  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_reduce_mean ||
+         kind == CollectiveKind::reduce_scatter;
 }
 
 /// One call of a collective on one rank.
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
-  uint64_t number = 0;  ///< 1 is the first of its group
-  DType dtype = DType::u8;
+  uint64_t number = 0;      ///< 1 is the first of its group
+  DType dtype = DType::u8;  ///< of what an engine moves and adds
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   int64_t count = 0;  ///< as in the call: of one block, if there are several
@@ -41,6 +43,7 @@ struct Collective {
   CollectiveSite site;
   std::function<void()> job = {};
   std::string name = {};  ///< the job's
+  DType given = DType::u8;  ///< of a mean: the dtype of the caller's memory
 };
 
 /// "all_reduce #12 of f32[25088] (backward, train.cpp:42)".

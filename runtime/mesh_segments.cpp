@@ -41,7 +41,8 @@ struct MeshSegments::Results {
 
 void MeshSegments::run(const Collective& c) {
   switch (c.kind) {
-    case CollectiveKind::all_reduce: all_reduce(c); break;
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::all_reduce_mean: all_reduce(c); break;
     case CollectiveKind::all_gather: all_gather(c); break;
     case CollectiveKind::reduce_scatter:
       reduce(c, equal_blocks(c), static_cast<std::byte*>(c.out), [](int64_t) {});

@@ -83,6 +83,36 @@ Buffer reduced(DType dtype, ReduceOp op, int size, int64_t count, int64_t first 
   return b;
 }
 
+/// A gradient of a rank, whose mean is not exact in any half, and now and then too large for f16.
+float gradient_of(int rank, int64_t i) {
+  return static_cast<float>((i * 37 + rank * 101) % 61 - 30) * (i % 7 == 0 ? 3000.f : 0.0013f);
+}
+
+/// As ProcessGroup::all_reduce_mean says it, element by element.
+template <typename W>
+float mean_of(int size, int64_t i) {
+  float sum = 0;
+  for (int r = 0; r < size; ++r)
+    sum += static_cast<float>(W(static_cast<float>(W(gradient_of(r, i))) / static_cast<float>(size)));
+  return static_cast<float>(W(sum));
+}
+
+template <typename T>
+void check_mean(ProcessGroup& g, int64_t count, DType wire) {
+  Buffer b(static_cast<size_t>(count) * sizeof(T));
+  T* x = static_cast<T*>(b.data());
+  for (int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(gradient_of(g.rank(), i));
+  g.all_reduce_mean(x, count, dtype_of<T>(), wire, {})->wait();
+  EXPECT_TRUE(b.intact());
+  for (int64_t i = 0; i < count; ++i) {
+    const float got = static_cast<float>(x[i]);
+    const float want = wire == DType::f16 ? mean_of<Half>(g.size(), i) : mean_of<BFloat16>(g.size(), i);
+    ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
+        << "rank " << g.rank() << " of " << g.size() << ": " << dtype_name(wire) << ", element " << i
+        << " of " << count << " is " << got << ", not " << want;
+  }
+}
+
 }  // namespace
 
 TEST_P(Collectives, SaysWhoItIs) {
@@ -108,6 +138,19 @@ TEST_P(Collectives, AllReduce) {
                 << "rank " << g->rank() << " of " << size << ": " << dtype_name(dtype) << "[" << count
                 << "] by " << to_string(op);
           }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(Collectives, AllReduceMean) {
+  for (const int size : kWorlds) {
+    on_all(make(size), [&](const Group& g) {
+      for (const int64_t count : {0, 1, 3, 1021, 40'011}) {  // the last is no small message as halves, either
+        for (const DType wire : {DType::bf16, DType::f16}) {
+          check_mean<float>(*g, count, wire);
+          check_mean<double>(*g, count, wire);
         }
       }
     });
@@ -307,6 +350,10 @@ TEST_P(Collectives, WrongArguments) {
   EXPECT_EQ(error([&](ProcessGroup& g) { g.reduce_scatter(x, x, 2, DType::boolean, ReduceOp::max, {}); }),
             "invalid: reduce_scatter: bool cannot be reduced; got bool[2] "
             "(convert to u8, and take max for 'any')");
+  EXPECT_EQ(error([&](ProcessGroup& g) { g.all_reduce_mean(x, 4, DType::f32, DType::f32, site_at(42)); }),
+            "invalid: all_reduce_mean (train.cpp:42): means are sent as f16 or bf16; got f32");
+  EXPECT_EQ(error([&](ProcessGroup& g) { g.all_reduce_mean(x, 2, DType::i64, DType::bf16, {}); }),
+            "invalid: all_reduce_mean: only floating numbers have a mean; got i64[2]");
   EXPECT_EQ(error([&](ProcessGroup& g) { g.set_timeout(Seconds(0)); }),
             "invalid: set_timeout: the time must be positive; got 0 s");
   EXPECT_EQ(error([&](ProcessGroup& g) { g.extend_timeout_once(Seconds(-1)); }),
@@ -364,6 +411,10 @@ TEST_P(Collectives, DifferentCallsAreAnError) {
       {reduce(30000, DType::f64, ReduceOp::sum), "all_reduce #1 of f64[30000] (backward, train.cpp:10)"},
       {reduce(30000, DType::f32, ReduceOp::min),
        "all_reduce #1 of f32[30000] by min (backward, train.cpp:10)"},
+      {[](const Group& g, void* x) {
+         return g->all_reduce_mean(x, 30000, DType::f32, DType::bf16, site_at(10));
+       },
+       "all_reduce_mean #1 of f32[30000] in bf16 (backward, train.cpp:10)"},
       {[](const Group& g, void* x) { return g->broadcast(x, 30000, DType::f32, 1, site_at(11)); },
        "broadcast #1 of f32[30000] from rank 1 (backward, train.cpp:11)"},
       {[](const Group& g, void*) { return g->barrier(site_at(12)); }, "barrier #1 (backward, train.cpp:12)"},
@@ -383,6 +434,21 @@ TEST_P(Collectives, DifferentCallsAreAnError) {
       EXPECT_TRUE(has(text, std::string("rank 1 called ") + row.text)) << text;
       EXPECT_TRUE(has(text, " called all_reduce #1 of f32[30000] (backward, train.cpp:10)")) << text;
     }
+  }
+}
+
+// What is sent has one size: neither side may take the other's for its own.
+TEST_P(Collectives, MeansInDifferentHalvesAreAnError) {
+  const auto texts = errors(make(2), [&](const Group& g) {
+    std::vector<float> x(30000, 1);
+    const DType wire = g->rank() == 0 ? DType::f16 : DType::bf16;
+    g->all_reduce_mean(x.data(), 30000, DType::f32, wire, site_at(10))->wait();
+  });
+  for (const std::string& text : texts) {
+    EXPECT_TRUE(has(text, "rank 0 called all_reduce_mean #1 of f32[30000] in f16 ") ||
+                has(text, "where rank 0 called all_reduce_mean #1 of f32[30000] in f16 "))
+        << text;
+    EXPECT_TRUE(has(text, "rank 1 called all_reduce_mean #1 of f32[30000] in bf16 ")) << text;
   }
 }
 

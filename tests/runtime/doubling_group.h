@@ -50,6 +50,7 @@ class DoublingGroup : public ProcessGroup {
       double_in_place(0, {dtype, data, {count}, {1}});
     }));
   }
+  WorkPtr all_reduce_mean(void*, int64_t, DType, DType, const CollectiveSite&) override { return none(); }
   WorkPtr broadcast(void*, int64_t, DType, int, const CollectiveSite&) override { return none(); }
   WorkPtr all_gather(const void*, void*, int64_t, DType, const CollectiveSite&) override { return none(); }
   WorkPtr reduce_scatter(const void*, void*, int64_t, DType, ReduceOp, const CollectiveSite&) override {

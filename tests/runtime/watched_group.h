@@ -17,7 +17,7 @@ class WatchedGroup : public ProcessGroup {
  public:
   explicit WatchedGroup(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  std::vector<int64_t> counts;  ///< elements of each all_reduce, in the order of the starts
+  std::vector<int64_t> counts;  ///< elements of each all_reduce or mean, in the order of the starts
   std::vector<WorkPtr> works;   ///< the same
   int64_t running() const {
     return std::count_if(works.begin(), works.end(), [](const WorkPtr& w) { return !w->done(); });
@@ -29,6 +29,12 @@ class WatchedGroup : public ProcessGroup {
   WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
                      const CollectiveSite& site) override {
     works.push_back(group_->all_reduce(data, count, dtype, op, site));
+    counts.push_back(count);
+    return works.back();
+  }
+  WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
+                          const CollectiveSite& site) override {
+    works.push_back(group_->all_reduce_mean(data, count, dtype, wire, site));
     counts.push_back(count);
     return works.back();
   }
