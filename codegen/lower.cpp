@@ -496,6 +496,7 @@ class Lowering {
     for (const detail::Collective& c : collectives_) {
       const Node& n = g_.nodes[works_[c.start].nodes[0]];
       PlanCollective p{std::string(def(n.op).name),
+                       std::get<DType>(n.attrs[1]),
                        static_cast<int32_t>(std::get<int64_t>(n.attrs[0])),
                        cells_[c.cell].buffer,
                        pool_.add(numel(g_.type(n.out).shape)),

@@ -74,6 +74,7 @@ std::vector<double> limits_of(const Graph& g) {
   for (const Node& n : g.nodes) {
     double& own = out[static_cast<size_t>(n.out.id)];
     own = limit(g.type(n.out).dtype);
+    if (is_effect(n)) own = std::max(own, limit(std::get<DType>(n.attrs[1])));  // rounded on the wire
     if (own > 0)
       for (Value v : n.in) own = std::max(own, out[static_cast<size_t>(v.id)]);
   }

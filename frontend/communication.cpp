@@ -9,14 +9,16 @@ namespace kiln::detail {
 
 namespace {
 
-/// All that ranks must agree on: "all_reduce f32[48] of [8,4] [4]".
-std::string text_of(std::span<const Type> pieces) {
+/// All that ranks must agree on: "all_reduce f32[48] as bf16 of [8,4] [4]".
+std::string text_of(std::span<const Type> pieces, DType wire) {
   std::string sizes;
   for (const Type& t : pieces) {
     const std::string text = t.str();
     sizes += " " + text.substr(text.find('['));
   }
-  return fmt::format("all_reduce {} of{}", Type{pieces[0].dtype, {bucket_layout(pieces).total}}.str(), sizes);
+  const DType own = pieces[0].dtype;
+  return fmt::format("all_reduce {}{} of{}", Type{own, {bucket_layout(pieces).total}}.str(),
+                     wire == own ? "" : fmt::format(" as {}", dtype_name(wire)), sizes);
 }
 
 using Planned = std::vector<PlannedCollective>;
@@ -40,7 +42,7 @@ Communication communication_of(const Graph& g) {
     for (Value v : n.in) pieces.push_back(g.type(v));
     const auto place = static_cast<size_t>(std::get<int64_t>(n.attrs[0]));
     if (planned.size() <= place) planned.resize(place + 1);
-    planned[place].push_back({text_of(pieces), n.origin.loc});
+    planned[place].push_back({text_of(pieces, std::get<DType>(n.attrs[1])), n.origin.loc});
     c.sites.push_back({"backward", n.origin.loc});
   }
   c.plans = plans_of(std::move(planned));
@@ -82,9 +84,9 @@ GroupScope::~GroupScope() {
   state().announce = std::move(announce_before_);
 }
 
-std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc) {
+std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<SentBucket>& buckets, Loc loc) {
   Planned planned;
-  for (const std::vector<Type>& pieces : buckets) planned.push_back({text_of(pieces), loc});
+  for (const SentBucket& b : buckets) planned.push_back({text_of(b.pieces, b.wire), loc});
   return std::make_shared<const CommunicationPlan>(std::move(planned));
 }
 
@@ -96,24 +98,22 @@ Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like) {
   return reshape_to(piece, like.sizes());
 }
 
-std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
-                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale) {
+std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c, const std::vector<Tensor>& bucket,
+                               DType wire, const Tensor& scale) {
   KILN_ASSERT(state().cursor, "all_reduce: no trace is there");
   const int64_t place = state().cursor->place_of(c);
-  std::vector<Tensor> out;
-  for (const std::vector<Tensor>& bucket : buckets) {
-    std::vector<Tensor> pieces;
-    std::vector<const Tensor*> operands;
-    std::vector<Type> types;
-    for (const Tensor& t : bucket) pieces.push_back(scaled(t, scale));
-    for (const Tensor& t : pieces) {
-      operands.push_back(&t);
-      types.push_back(t.impl()->type());
-    }
-    const Tensor flat = apply(op("all_reduce"), operands, {place});
-    const std::vector<Dim> offsets = bucket_layout(types).offsets;
-    for (size_t i = 0; i < pieces.size(); ++i) out.push_back(piece_of(flat, offsets[i], pieces[i]));
+  std::vector<Tensor> pieces;
+  std::vector<const Tensor*> operands;
+  std::vector<Type> types;
+  for (const Tensor& t : bucket) pieces.push_back(wire == t.dtype() ? scaled(t, scale) : t);
+  for (const Tensor& t : pieces) {
+    operands.push_back(&t);
+    types.push_back(t.impl()->type());
   }
+  const Tensor flat = apply(op("all_reduce"), operands, {place, wire});
+  const std::vector<Dim> offsets = bucket_layout(types).offsets;
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < pieces.size(); ++i) out.push_back(piece_of(flat, offsets[i], pieces[i]));
   return out;
 }
 

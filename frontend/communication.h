@@ -42,17 +42,23 @@ class GroupScope {
 /// The group that distributed::init_process_group has made; null without.
 std::shared_ptr<ProcessGroup> process_group();
 
-/// What ranks agree on before the sums of `buckets`, each of which is of tensors of these types.
-std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<std::vector<Type>>& buckets, Loc loc);
+/// A bucket of an eager backward: the types of its tensors, and the dtype that they are sent as.
+struct SentBucket {
+  std::vector<Type> pieces;
+  DType wire;
+};
+/// What ranks agree on before the sums of `buckets`.
+std::shared_ptr<const CommunicationPlan> plan_of(const std::vector<SentBucket>& buckets, Loc loc);
 /// `t` times a 0-d number of any dtype, in its own.
 Tensor scaled(const Tensor& t, const Tensor& scale);
 /// The part of a bucket's flat memory that begins at element `from` and is as `like`.
 Tensor piece_of(const Tensor& flat, const Dim& from, const Tensor& like);
 
-/// The ops of the trace that sum the tensors of `buckets`, each times `scale` (0-d), over the ranks of the
-/// group of `c`: new tensors, in order. Inside the body of an event only.
-std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c,
-                               const std::vector<std::vector<Tensor>>& buckets, const Tensor& scale);
+/// The ops of the trace that make the means of the tensors of `bucket` over the ranks of the group of `c`:
+/// new tensors, in order. Sent as they are, they are scaled before, by `scale` (0-d), one by the number of
+/// ranks; sent as another dtype, they are divided in that. Inside the body of an event only.
+std::vector<Tensor> all_reduce(const std::shared_ptr<Communicator>& c, const std::vector<Tensor>& bucket,
+                               DType wire, const Tensor& scale);
 
 /// A step that communicates by `c` has begun: if it is recorded, the other ranks are told to wait.
 void note_communicator(const std::shared_ptr<Communicator>& c);

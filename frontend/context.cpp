@@ -18,12 +18,12 @@ void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
   matmul(c.dtype, c.shape[0], c.shape[1], c.shape[2], a.shape[2], view_of(a), view_of(b), view_of(c));
 }
 
-void host_all_reduce(int64_t group, const TensorRef& t) {
+void host_all_reduce(int64_t group, DType wire, const TensorRef& t) {
   const std::vector<ProcessGroup*>& groups = state().groups;
   KILN_ASSERT(static_cast<size_t>(group) < groups.size(), "no process group {} on this thread", group);
   if (state().announce) state().announce();
-  groups[static_cast<size_t>(group)]
-      ->all_reduce(t.data, t.numel(), t.dtype, ReduceOp::sum, {"backward", state().user_loc()})
+  all_reduce_as(*groups[static_cast<size_t>(group)], t.data, t.numel(), t.dtype, wire,
+                {"backward", state().user_loc()})
       ->wait();
 }
 }  // namespace

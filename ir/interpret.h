@@ -16,9 +16,9 @@ struct HostFunctions {
   void (*matmul)(const TensorRef& a, const TensorRef& b, const TensorRef& c) = nullptr;
   /// f(begin, end) over [0, n) in chunks of at least `grain`, on the pool.
   void (*parallel_for)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& f) = nullptr;
-  /// Sums `t` (contiguous) over the ranks of a group, in place. `group` is a place in the list of groups of
-  /// whoever evaluates on this thread.
-  void (*all_reduce)(int64_t group, const TensorRef& t) = nullptr;
+  /// Sums `t` (contiguous) over the ranks of a group, in place; or leaves their mean, made in `wire`, if that
+  /// is not the dtype of `t`. `group` is a place in the list of groups of whoever evaluates on this thread.
+  void (*all_reduce)(int64_t group, DType wire, const TensorRef& t) = nullptr;
 };
 /// The installed functions; without a runtime, plain loops on the caller's thread, the only rank.
 HostFunctions& host_functions();

@@ -15,7 +15,7 @@ namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "KPLN";
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 constexpr size_t kHeaderBytes = 4 + 1 + 16;
 constexpr int kMaxDimNesting = 64;  // parse_dim recurses once per parenthesis
 
@@ -157,6 +157,7 @@ Launch read_launch(Reader& r) {
 
 void write_collective(Writer& w, const PlanCollective& c) {
   w.text(c.kind);
+  w.u(static_cast<uint64_t>(c.wire));
   w.i(c.group);
   w.i(c.buffer);
   w.i(c.count);
@@ -167,6 +168,7 @@ void write_collective(Writer& w, const PlanCollective& c) {
 PlanCollective read_collective(Reader& r) {
   PlanCollective c;
   c.kind = r.text();
+  c.wire = static_cast<DType>(r.choice(kDTypeCount));
   c.group = r.i32();
   c.buffer = r.i32();
   c.count = r.i32();
@@ -329,6 +331,10 @@ void FaultFinder::collective(const PlanCollective& c, size_t at) {
   if (c.group < 0 && fault.empty()) fault = fmt::format("collective {} has no group; got {}", at, c.group);
   if (c.kind != "all_reduce" && fault.empty())
     fault = fmt::format("collective {} is of no kind that is known; got {}", at, c.kind);
+  if (!fault.empty()) return;
+  const DType own = plan.buffers[static_cast<size_t>(c.buffer)].dtype;
+  if (c.wire != own && c.wire != DType::f16 && c.wire != DType::bf16)
+    fault = fmt::format("collective {} of {} cannot be sent as {}", at, dtype_name(own), dtype_name(c.wire));
 }
 
 void FaultFinder::symbols() {
@@ -381,7 +387,7 @@ std::string buffer_text(const Plan& plan, const PlanBuffer& b) {
   return out;
 }
 
-/// "launch start all_reduce#0(b4) group=0 count=128 pieces=[0, 64]".
+/// "launch start all_reduce#0(b4) group=0 wire=f32 count=128 pieces=[0, 64]".
 std::string collective_text(const Plan& plan, const Launch& l) {
   std::string out = l.barrier_before ? "launch " : "       ";
   out += l.kind == LaunchKind::start ? "start " : "wait ";
@@ -390,7 +396,8 @@ std::string collective_text(const Plan& plan, const Launch& l) {
   const PlanCollective& c = plan.collectives[static_cast<size_t>(l.kernel)];
   out += fmt::format("{}#{}(b{})", c.kind, l.kernel, c.buffer);
   if (l.kind == LaunchKind::wait) return out;
-  out += fmt::format(" group={} count={} pieces=[", c.group, dim_text(plan, c.count));
+  out += fmt::format(" group={} wire={} count={} pieces=[", c.group, dtype_name(c.wire),
+                     dim_text(plan, c.count));
   for (size_t i = 0; i < c.pieces.size(); ++i) out += (i ? ", " : "") + dim_text(plan, c.pieces[i]);
   return out + "]";
 }

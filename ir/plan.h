@@ -45,10 +45,11 @@ struct PlanKernel {
 
 /// A collective of the plan: in place on one buffer, between its start and its wait.
 struct PlanCollective {
-  std::string kind;              ///< "all_reduce": the sum
-  int32_t group = -1;            ///< place in the list of groups that a call is given
-  int32_t buffer = -1;           ///< plan buffer
-  DimIndex count = -1;           ///< elements
+  std::string kind;         ///< "all_reduce": the sum; the mean, made in `wire`, if that is not the buffer's
+  DType wire = DType::f32;  ///< of what is sent
+  int32_t group = -1;       ///< place in the list of groups that a call is given
+  int32_t buffer = -1;      ///< plan buffer
+  DimIndex count = -1;      ///< elements
   std::vector<DimIndex> pieces;  ///< first element of each tensor in it
   int32_t source = -1;           ///< node id, looked up in the trace's own side table of lines
 };

@@ -63,9 +63,9 @@ class Collectives {
   void start(int32_t i) {
     const PlanCollective& c = plan_.collectives[static_cast<size_t>(i)];
     const size_t at = static_cast<size_t>(i);
-    works_[at] = call_.groups[static_cast<size_t>(c.group)]->all_reduce(
-        buffers_[c.buffer], bound_.dims[c.count], plan_.buffers[static_cast<size_t>(c.buffer)].dtype,
-        ReduceOp::sum, at < call_.sites.size() ? call_.sites[at] : CollectiveSite{});
+    works_[at] = all_reduce_as(*call_.groups[static_cast<size_t>(c.group)], buffers_[c.buffer],
+                               bound_.dims[c.count], plan_.buffers[static_cast<size_t>(c.buffer)].dtype,
+                               c.wire, at < call_.sites.size() ? call_.sites[at] : CollectiveSite{});
   }
   void wait(int32_t i) {
     const WorkPtr w = std::move(works_[static_cast<size_t>(i)]);
@@ -249,7 +249,7 @@ std::vector<TimelineSpan> Executable::spans(const Frame& frame, const Invocation
     const PlanCollective& c = plan_.collectives[i];
     out.push_back({TimelineRow::communication, fmt::format("{} {}", c.kind, i), "collective",
                    collectives[i].begin_ns, collectives[i].end_ns,
-                   static_cast<double>(bound.sizes[static_cast<size_t>(c.buffer)])});
+                   static_cast<double>(bound.dims[c.count]) * static_cast<double>(dtype_size(c.wire))});
   }
   return out;
 }

@@ -18,9 +18,11 @@ std::vector<Type> types_of(const std::vector<size_t>& bucket, const std::vector<
 
 }  // namespace
 
-BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Tensor> parameters)
+BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Tensor> parameters,
+                             std::optional<DType> wire)
     : communicator_(std::move(communicator)),
       parameters_(std::move(parameters)),
+      wire_(wire),
       totals_(parameters_.size()) {}
 
 BucketReducer::~BucketReducer() { wait_all(); }
@@ -57,31 +59,32 @@ void BucketReducer::start_complete(Loc loc) {
 
 /// All buckets of a step are one call of the ranks: what the later ones will hold is known.
 void BucketReducer::agree(Loc loc) {
-  std::vector<std::vector<Type>> types;
-  for (const Bucket& b : buckets_) types.push_back(types_of(b.parameters, parameters_));
-  communicator_->begin_call(detail::plan_of(types, loc), {"agreement", loc});
+  std::vector<detail::SentBucket> sent;
+  for (const Bucket& b : buckets_)
+    sent.push_back({types_of(b.parameters, parameters_), wire_.value_or(dtype_of(b))});
+  communicator_->begin_call(detail::plan_of(sent, loc), {"agreement", loc});
 }
 
 void BucketReducer::lay_out(Bucket& b) {
   const BucketLayout layout = bucket_layout(types_of(b.parameters, parameters_));
-  b.flat = zeros({layout.total.value()}, {.dtype = parameters_[b.parameters[0]].dtype()});
+  b.flat = zeros({layout.total.value()}, {.dtype = dtype_of(b)});
   for (size_t i = 0; i < b.parameters.size(); ++i)
     b.pieces.push_back(detail::piece_of(b.flat, layout.offsets[i], parameters_[b.parameters[i]]));
 }
 
 void BucketReducer::start(Bucket& b, Loc loc) {
   NoGrad guard;
-  ProcessGroup& group = communicator_->group();
   if (!b.flat.defined()) lay_out(b);
-  const Scalar mean[] = {1.0 / group.size()};
+  const Scalar mean[] = {1.0 / communicator_->group().size()};
   const Tensor scale = detail::call_scalars(mean)[0];
+  const DType wire = wire_.value_or(dtype_of(b));
   for (size_t i = 0; i < b.parameters.size(); ++i) {
     Tensor& total = totals_[b.parameters[i]];
-    detail::assign(b.pieces[i], detail::scaled(total, scale));
+    detail::assign(b.pieces[i], wire == dtype_of(b) ? detail::scaled(total, scale) : total);
     total = {};
   }
-  b.work = group.all_reduce(b.flat.impl()->ref().data, b.flat.numel(), b.flat.dtype(), ReduceOp::sum,
-                            {"backward", loc});
+  b.work = all_reduce_as(communicator_->group(), b.flat.impl()->ref().data, b.flat.numel(), dtype_of(b), wire,
+                         {"backward", loc});
 }
 
 /// Nothing runs afterwards, and a new step can begin. Returns the first error.
@@ -117,7 +120,7 @@ void BucketReducer::abandon(const std::string& why) {
   try {
     if (next_ > 0) communicator_->group().abort(why);
     communicator_->failed(why);  // for ranks that are not in the collectives yet, and will not see this one
-  } catch (const Error&) {  // they find out when they cannot reach this rank either
+  } catch (const Error&) {       // they find out when they cannot reach this rank either
   }
   wait_all();
   totals_.assign(parameters_.size(), {});

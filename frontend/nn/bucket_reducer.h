@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace kiln::nn {
 /// Threads: one at a time.
 class BucketReducer {
  public:
-  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Tensor> parameters);
+  /// `wire`: what gradients are sent as; unset, their own dtype.
+  BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Tensor> parameters,
+                std::optional<DType> wire);
   /// Blocks: until what was started is over.
   ~BucketReducer();
   BucketReducer(const BucketReducer&) = delete;
@@ -44,12 +47,14 @@ class BucketReducer {
   };
   void start_complete(Loc loc);
   void start(Bucket& b, Loc loc);
+  DType dtype_of(const Bucket& b) const { return parameters_[b.parameters[0]].dtype(); }
   void lay_out(Bucket& b);
   void agree(Loc loc);
   std::exception_ptr wait_all();
 
   const std::shared_ptr<Communicator> communicator_;
   const std::vector<Tensor> parameters_;
+  const std::optional<DType> wire_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;
   std::vector<Tensor> totals_;  ///< what `.grad` will be, until its bucket is started

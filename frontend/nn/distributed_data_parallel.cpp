@@ -29,6 +29,15 @@ BucketCaps caps_of(const DistributedDataParallelOptions& o, Loc loc) {
   return caps;
 }
 
+std::optional<DType> wire_of(GradientCompression c) {
+  switch (c) {
+    case GradientCompression::none: break;
+    case GradientCompression::fp16: return DType::f16;
+    case GradientCompression::bf16: return DType::bf16;
+  }
+  return std::nullopt;
+}
+
 std::vector<GradientBucket> listed(const Buckets& buckets, const std::vector<BucketParam>& sizes) {
   std::vector<GradientBucket> out;
   for (const std::vector<size_t>& b : buckets.params) {
@@ -44,12 +53,15 @@ constexpr const char* kTurn = "the constructor";  // of a communicator's
 constexpr const char* kRead = "/read";  // behind a rank's key: it has read what it wants to of the others
 constexpr Seconds kReading{5};          // that ranks whose models differ give each other for that
 
-/// "fc1.weight f32[4,8]" and "fc1.bias f32[8], frozen", then "+buffer steps i64[]" of those that are sent.
-std::string text_of(const NamedTensors& parameters, const NamedTensors& buffers, bool sync) {
+/// "fc1.weight f32[4,8]" and "fc1.bias f32[8], frozen", then what else must be equal, then "+buffer steps
+/// i64[]" of those that are sent.
+std::string text_of(const NamedTensors& parameters, const NamedTensors& buffers,
+                    const DistributedDataParallelOptions& o) {
   std::string out;
   for (const auto& [name, t] : parameters)
     out += fmt::format("{} {}{}\n", name, t.type_str(), t.requires_grad() ? "" : ", frozen");
-  out += fmt::format("{}init_sync = {}\n", kOther, sync);
+  out += fmt::format("{}init_sync = {}\n", kOther, o.init_sync);
+  out += fmt::format("{}compression = {}\n", kOther, to_string(o.compression));
   for (const auto& [name, t] : buffers) out += fmt::format("{}buffer {} {}\n", kOther, name, t.type_str());
   return out;
 }
@@ -85,6 +97,15 @@ std::vector<size_t> parse_ints(const std::string& text) {
 
 }  // namespace
 
+const char* to_string(GradientCompression c) {
+  switch (c) {
+    case GradientCompression::none: return "none";
+    case GradientCompression::fp16: return "fp16";
+    case GradientCompression::bf16: return "bf16";
+  }
+  return "compression";
+}
+
 /// The parameters' way back to the wrapper.
 struct DistributedDataParallel::Observer : detail::GradObserver {
   explicit Observer(DistributedDataParallel& d) : ddp(d) {}
@@ -99,7 +120,7 @@ struct DistributedDataParallel::Observer : detail::GradObserver {
 
 DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr<ProcessGroup> group,
                                                  DistributedDataParallelOptions options, Loc loc)
-    : module_(module), options_(std::move(options)) {
+    : module_(module), options_(std::move(options)), wire_(wire_of(options_.compression)) {
   KILN_CHECK(
       group, invalid,
       "DistributedDataParallel ({}): no process group was given, and none has been initialized (join one "
@@ -118,7 +139,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     tell_fault(e.what(), loc);
     throw;
   }
-  verify(text_of(all, buffers, options_.init_sync), loc);
+  verify(text_of(all, buffers, options_), loc);
   if (options_.init_sync) {
     all.insert(all.end(), buffers.begin(), buffers.end());
     broadcast(all, loc);
@@ -127,7 +148,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     sizes_.push_back({p.numel() * static_cast<int64_t>(dtype_size(p.dtype())), p.dtype()});
   initial_ = listed(kiln::initial_buckets(sizes_, caps_, true), sizes_);
   observer_ = std::make_shared<Observer>(*this);
-  reducer_ = std::make_unique<BucketReducer>(communicator_, parameters_);
+  reducer_ = std::make_unique<BucketReducer>(communicator_, parameters_, wire_);
   begin_step();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     places_[parameters_[i].impl().get()] = i;
@@ -363,8 +384,12 @@ void DistributedDataParallel::reduce_in_trace(Loc loc) {
   for (const Tensor& g : grads) operands.push_back(&g);
   const Scalar scalars[] = {1.0 / communicator_->group().size()};
   detail::call_many("DistributedDataParallel.reduce", loc, operands, ints, scalars, [&](const auto& s) {
-    const std::vector<Tensor> sums = detail::all_reduce(communicator_, buckets, s[0]);
-    for (size_t i = 0; i < grads.size(); ++i) detail::assign(grads[i], sums[i]);
+    std::vector<Tensor> means;
+    for (const std::vector<Tensor>& bucket : buckets)
+      for (const Tensor& mean :
+           detail::all_reduce(communicator_, bucket, wire_.value_or(bucket[0].dtype()), s[0]))
+        means.push_back(mean);
+    for (size_t i = 0; i < grads.size(); ++i) detail::assign(grads[i], means[i]);
     return std::vector<Tensor>{};
   });
 }

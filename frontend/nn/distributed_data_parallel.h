@@ -25,6 +25,18 @@ namespace kiln::nn {
 
 class BucketReducer;
 
+/// What gradients are rounded to on their way between ranks. Each is cast, divided there by the number of
+/// ranks, and cast back after the sum, with one rounding in it, in PyTorch's order; half the bytes of f32 are
+/// sent. NaN and infinities stay what they are, and all ranks get the same bits. A gradient of that very
+/// dtype is sent as without compression. Source: torch.distributed.algorithms.ddp_comm_hooks.default_hooks.
+enum class GradientCompression : uint8_t {
+  none,
+  fp16,  ///< fp16_compress_hook: 11 bits, infinite from 65520 on, and coarser below 6e-5, zero below 3e-8
+  bf16,  ///< bf16_compress_hook: 8 bits, for all sizes that f32 has; the one to take
+};
+/// "none", ...
+const char* to_string(GradientCompression c);
+
 struct DistributedDataParallelOptions {
   /// Bytes of a bucket, in MiB; fractions are allowed. Unset: 25, with a first bucket of 1.
   std::optional<double> bucket_cap_mb;
@@ -34,6 +46,8 @@ struct DistributedDataParallelOptions {
   bool init_sync = true;
   /// Full names of parameters and buffers that are left alone.
   std::set<std::string> ignore;
+  /// The same on all ranks.
+  GradientCompression compression = GradientCompression::none;
 };
 
 /// What one bucket holds.
@@ -115,6 +129,7 @@ class DistributedDataParallel : public Module {
 
   Module& module_;
   const DistributedDataParallelOptions options_;
+  const std::optional<DType> wire_;  ///< what gradients are sent as
   BucketCaps caps_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Observer> observer_;

@@ -12,7 +12,7 @@ namespace {
 
 using namespace rules;  // NOLINT: the rows are written in terms of its words
 
-constexpr AttrDef group_attrs[] = {{"group", AttrKind::integer}};
+constexpr AttrDef group_attrs[] = {{"group", AttrKind::integer}, {"wire", AttrKind::dtype}};
 
 Type all_reduce_infer(const InferArgs& a) {
   if (a.in.empty()) a.fail("needs at least one operand");
@@ -23,6 +23,9 @@ Type all_reduce_infer(const InferArgs& a) {
   }
   if (integer(a.attrs, 0) < 0)
     a.fail("group {}, expected a place in the list of groups", integer(a.attrs, 0));
+  const DType wire = dtype(a.attrs, 1);
+  if (wire != a.in[0].dtype && wire != DType::f16 && wire != DType::bf16)
+    a.fail("{} is sent as it is, or as f16 or bf16; got wire={}", a.in[0].str(), dtype_name(wire));
   return {a.in[0].dtype, {bucket_layout(a.in).total}};
 }
 
@@ -37,10 +40,10 @@ void all_reduce_eval(const EvalArgs& a) {
     char* at = static_cast<char*>(out.data) + layout.offsets[i].value() * static_cast<int64_t>(size);
     copy_elements(a.in[i], {out.dtype, at, a.in[i].shape, contiguous_strides(a.in[i].shape)});
   }
-  host_functions().all_reduce(integer(a.attrs, 0), out);
+  host_functions().all_reduce(integer(a.attrs, 0), dtype(a.attrs, 1), out);
 }
 
-/// The sum's gradient at each rank is the sum of the ranks' gradients.
+/// The sum's gradient at each rank is the sum of the ranks' gradients, the mean's their mean.
 std::vector<Value> all_reduce_grad(const GradArgs& a) {
   std::vector<Type> types;
   for (Value v : a.in) types.push_back(a.b.type(v));
@@ -62,7 +65,8 @@ std::vector<Value> all_reduce_grad(const GradArgs& a) {
 constinit const OpDef rows[] = {
     {.name = "all_reduce", .kind = OpKind::effect, .attrs = group_attrs, .inputs = -1,
      .infer = all_reduce_infer, .grad = all_reduce_grad, .eval = all_reduce_eval,
-     .doc = "Sum over the ranks of a group. The operands lie in the flat result as bucket_layout says; what "
+     .doc = "Sum over the ranks of a group; where `wire` is another dtype than theirs, the mean, made in it: "
+            "ProcessGroup::all_reduce_mean. The operands lie in the flat result as bucket_layout says; what "
             "is between them is unspecified.",
      .source = "torch.distributed.all_reduce_coalesced"},
 };

@@ -61,10 +61,10 @@ constexpr std::string_view kTwoBuckets = R"(graph g {
   %3 = f32[64,16] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
   %4 = f32[64,8] dot_general %3, %2 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
   %5 = f32[16,8] dot_general %3, %4 {batch_a=(), batch_b=(), contract_a=(0), contract_b=(0)}
-  %6 = f32[128] all_reduce %5 {group=0}
+  %6 = f32[128] all_reduce %5 {group=0, wire=f32}
   %7 = f32[64,16] dot_general %4, %2 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
   %8 = f32[32,16] dot_general %0, %7 {batch_a=(), batch_b=(), contract_a=(0), contract_b=(0)}
-  %9 = f32[512] all_reduce %8 {group=0}
+  %9 = f32[512] all_reduce %8 {group=0, wire=f32}
   %10 = f32[16,8] reshape %6 {shape=[16,8]}
   %11 = f32[32,16] reshape %9 {shape=[32,16]}
   %12 = f32[16,8] sub %2, %10
@@ -102,7 +102,7 @@ TEST(LowerCollective, SeveralPiecesOfOddSizes) {
   %3 = f32[5,7] exp %0
   %4 = f32[3] exp %1
   %5 = f32[0,4] exp %2
-  %6 = f32[64] all_reduce %3, %5, %4 {group=0}
+  %6 = f32[64] all_reduce %3, %5, %4 {group=0, wire=f32}
   %7 = f32[35] slice %6 {starts=[0], stops=[35], steps=(1)}
   %8 = f32[3] slice %6 {starts=[48], stops=[51], steps=(1)}
   output %7
@@ -120,7 +120,7 @@ TEST(LowerCollective, OperandsThatOthersReadAreCopied) {
   const Plan p = expect_same(R"(graph g {
   %0 = input f32[5,7] arg
   %1 = f32[5,7] exp %0
-  %2 = f32[144] all_reduce %1, %1, %0 {group=0}
+  %2 = f32[144] all_reduce %1, %1, %0 {group=0, wire=f32}
   %3 = f32[35] slice %2 {starts=[0], stops=[35], steps=(1)}
   %4 = f32[35] slice %2 {starts=[48], stops=[83], steps=(1)}
   %5 = f32[35] slice %2 {starts=[96], stops=[131], steps=(1)}
@@ -141,9 +141,9 @@ TEST(LowerCollective, OneAfterTheOther) {
   const Plan p = expect_same(R"(graph g {
   %0 = input f64[20] arg
   %1 = f64[20] exp %0
-  %2 = f64[24] all_reduce %1 {group=0}
+  %2 = f64[24] all_reduce %1 {group=0, wire=f64}
   %3 = f64[24] neg %2
-  %4 = f64[24] all_reduce %3 {group=0}
+  %4 = f64[24] all_reduce %3 {group=0, wire=f64}
   %5 = f64[20] slice %4 {starts=[0], stops=[20], steps=(1)}
   output %5
 })",
@@ -155,8 +155,8 @@ TEST(LowerCollective, ASumAsItIsSummedAgain) {
   expect_same(R"(graph g {
   %0 = input f32[4,8] arg
   %1 = f32[4,8] exp %0
-  %2 = f32[32] all_reduce %1 {group=0}
-  %3 = f32[32] all_reduce %2 {group=0}
+  %2 = f32[32] all_reduce %1 {group=0, wire=f32}
+  %3 = f32[32] all_reduce %2 {group=0, wire=f32}
   %4 = f32[32] neg %3
   output %4
 })",
@@ -170,10 +170,10 @@ TEST(LowerCollective, SumsArePutOutAsTheyAre) {
   %0 = input f32[16] arg
   %1 = input f32[16] state
   %2 = f32[16] exp %0
-  %3 = f32[16] all_reduce %2 {group=0}
+  %3 = f32[16] all_reduce %2 {group=0, wire=f32}
   %4 = f32[16] mul %1, %0
   %5 = f32[16] exp %1
-  %6 = f32[16] all_reduce %5 {group=0}
+  %6 = f32[16] all_reduce %5 {group=0, wire=f32}
   %7 = f32[16] add %3, %1
   output %3
   output %6 alias=1
@@ -191,11 +191,11 @@ TEST(LowerCollective, UnreadAndEmptyOnesAreDone) {
   %0 = input f32[4,8] arg
   %1 = input f32[0,3] arg
   %2 = f32[4,8] exp %0
-  %3 = f32[32] all_reduce %2 {group=0}
+  %3 = f32[32] all_reduce %2 {group=0, wire=f32}
   %4 = f32[0,3] exp %1
-  %5 = f32[0] all_reduce %4 {group=0}
+  %5 = f32[0] all_reduce %4 {group=0, wire=f32}
   %6 = f32[4,8] mul %0, %0
-  %7 = f32[32] all_reduce %6, %4, %4 {group=0}
+  %7 = f32[32] all_reduce %6, %4, %4 {group=0, wire=f32}
   %8 = f32[4,8] neg %0
   output %8
 })",
@@ -203,7 +203,7 @@ TEST(LowerCollective, UnreadAndEmptyOnesAreDone) {
   expect_same(R"(graph g {
   %0 = input f32[0] arg
   %1 = f32[0] neg %0
-  %2 = f32[0] all_reduce %1 {group=0}
+  %2 = f32[0] all_reduce %1 {group=0, wire=f32}
   output %2
 })",
               {0});
@@ -271,8 +271,37 @@ TEST(LowerCollective, TracesShowWhatIsHiddenAndWhatIsWaitedFor) {
                                  "kernel", "wait", "kernel", "call", "collective", "collective"));
 }
 
+/// What is sent as another dtype is computed in the bucket, too; a view and what was given are copied there.
+TEST(LowerCollective, MeansAreMadeInTheWiresDtype) {
+  const Plan p = expect_same(R"(graph g {
+  %0 = input f32[5,7] arg
+  %1 = input f32[3] arg
+  %2 = f32[5,7] neg %0
+  %3 = f32[7,5] permute %2 {dims=(1,0)}
+  %4 = f32[112] all_reduce %2, %3, %1 {group=0, wire=bf16}
+  %5 = f32[48] all_reduce %2 {group=0, wire=f16}
+  %6 = f32[35] slice %4 {starts=[0], stops=[35], steps=(1)}
+  %7 = f32[35] slice %4 {starts=[48], stops=[83], steps=(1)}
+  %8 = f32[3] slice %4 {starts=[96], stops=[99], steps=(1)}
+  %9 = f32[35] slice %5 {starts=[0], stops=[35], steps=(1)}
+  output %6
+  output %7
+  output %8
+  output %9
+})",
+                             {112, 48});
+  ASSERT_EQ(p.collectives.size(), 2u);
+  EXPECT_EQ(p.collectives[0].wire, DType::bf16);
+  EXPECT_EQ(p.collectives[1].wire, DType::f16);
+  EXPECT_NE(print(p).find("group=0 wire=bf16 count=112"), std::string::npos) << print(p);
+  Plan wrong = p;
+  wrong.collectives[1].wire = DType::f64;
+  EXPECT_EQ(plan_fault(wrong), "collective 1 of f32 cannot be sent as f64");
+}
+
 TEST(LowerCollective, PlansKeepTheirCollectives) {
-  const Plan p = expect_same(kTwoBuckets, {128, 512});
+  Plan p = expect_same(kTwoBuckets, {128, 512});
+  p.collectives[0].wire = DType::bf16;
   const Plan again = deserialize_plan(serialize(p));
   EXPECT_EQ(print(again), print(p));
   EXPECT_NE(print(p).find("start all_reduce#0"), std::string::npos);

@@ -53,6 +53,22 @@ TEST_F(Checked, SumsOfUnequalPieces) {
   EXPECT_THAT(got, Each("ok"));
 }
 
+/// Where a compiled gradient and an interpreted one lie on both sides of a tie, a half has two values.
+TEST_F(Checked, GradientsThatAreSentAsHalves) {
+  const auto got = on_ranks(2, [](int r, auto group) -> std::string {
+    nn::Linear net(300, 300);
+    fill(net, 1);
+    nn::DistributedDataParallel ddp(net, group, {.compression = nn::GradientCompression::bf16});
+    const auto step = compile([&](const Tensor& x) {
+      ddp.zero_grad();
+      sum(tanh(ddp(x))).backward();
+    });
+    for (int s = 0; s < 4; ++s) step(numbers({50, 300}, 10 * s + r));
+    return "ok";
+  });
+  EXPECT_THAT(got, Each("ok"));
+}
+
 /// The interpreter, wrong by one in the first output.
 struct Wrong : detail::Program {
   explicit Wrong(const Graph& graph) : g(graph) {}
@@ -70,7 +86,7 @@ TEST(Check, BlamingAsksNoOtherRank) {
   const Graph g = parse_graph(R"(graph g {
   %0 = input f32[3] arg
   %1 = f32[3] exp %0
-  %2 = f32[32] all_reduce %1, %1 {group=0}
+  %2 = f32[32] all_reduce %1, %1 {group=0, wire=f32}
   %3 = f32[32] exp %2
   %4 = f32[3] slice %3 {starts=[16], stops=[19], steps=(1)}
   output %4

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ddp.json: what DistributedDataParallel computes on each rank, eagerly and compiled, among threads that
-// share memory and that talk by Gloo. G-19, G-20, G-24, G-25: ..R-34, R-49..R-60, R-66, R-84,
-//
+// share memory and that talk by Gloo. G-19, G-20, G-24, G-25: ..R-34, R-49..R-60, R-66, R-79,
+//
 #include <iostream>
 #include <optional>
 
@@ -16,6 +16,7 @@ namespace {
 
 using nn::DistributedDataParallel;
 using Options = nn::DistributedDataParallelOptions;
+using Compression = nn::GradientCompression;
 
 /// Three linears with tanh.
 struct Net : nn::Module {
@@ -238,11 +239,11 @@ void tables(const Run& r, nn::Module& net, const Options& options,
 }
 
 template <typename Model, typename... Args>
-void logged(const Run& r, const Options& options, Args... args) {
+void logged(const Run& r, const Options& options, int64_t steps, Args... args) {
   Model net(args...);
   r.fill(net);
   tables(r, net, options,
-         [&](const Run& run, DistributedDataParallel& ddp) { train(run, net, ddp, {.steps = 3}); });
+         [&](const Run& run, DistributedDataParallel& ddp) { train(run, net, ddp, {.steps = steps}); });
 }
 
 void large_layers(const Run& r) {
@@ -317,7 +318,8 @@ using Case = std::function<void(const Run&)>;
 const std::map<std::string, Case>& cases() {
   static const Case with_plain = [](const Run& r) { plain(r); };
   static const Case small = [](const Run& r) { plain(r, capped(1e-4), {.steps = 3}); };
-  static const Case small_tables = [](const Run& r) { logged<Net>(r, capped(1e-4)); };
+  static const Case fp16 = [](const Run& r) { plain(r, {.compression = Compression::fp16}, {.steps = 3}); };
+  static const Case small_tables = [](const Run& r) { logged<Net>(r, capped(1e-4), 3); };
   static const std::map<std::string, Case> all = {
       {"plain", with_plain},
       {"plain_4", with_plain},
@@ -338,6 +340,13 @@ const std::map<std::string, Case>& cases() {
       {"lazy_bucket_allocation", small},
       {"mixed_plain_fp32", [](const Run& r) { plain(r, {}, {.steps = 3}); }},
       {"hook_none", [](const Run& r) { plain(r, {}, {.steps = 3}); }},
+      // Ways to one thing; in 4 ranks the sums are rounded once here, and at each step there.
+      {"hook_fp16", fp16},
+      {"hook_builtin_fp16", fp16},
+      {"hook_fp16_wrapper_over_allreduce", fp16},
+      {"hook_fp16_4", fp16},
+      {"hook_bf16_body", [](const Run& r) { plain(r, {.compression = Compression::bf16}, {.steps = 3}); }},
+      {"logging_comm_hook", [](const Run& r) { logged<Net>(r, {.compression = Compression::fp16}, 1); }},
       {"buffers_forward_sync_off", buffers_at_the_start},
       {"optimizer_separate_sgd",
        [](const Run& r) {
@@ -354,11 +363,11 @@ const std::map<std::string, Case>& cases() {
                optim::AdamWOptions{.lr = 0.05, .beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .weight_decay = 0});
          });
        }},
-      {"logging_default", [](const Run& r) { logged<Net>(r, {}); }},
+      {"logging_default", [](const Run& r) { logged<Net>(r, {}, 3); }},
       {"logging_small_cap", small_tables},
       {"logging_four_ranks", small_tables},
-      {"logging_views", [](const Run& r) { logged<Net>(r, capped(2e-4)); }},
-      {"logging_ready_order_differs", [](const Run& r) { logged<BranchNet>(r, capped(1e-4), r.rank); }},
+      {"logging_views", [](const Run& r) { logged<Net>(r, capped(2e-4), 3); }},
+      {"logging_ready_order_differs", [](const Run& r) { logged<BranchNet>(r, capped(1e-4), 3, r.rank); }},
       {"logging_large_layers", large_layers},
   };
   return all;
@@ -379,16 +388,13 @@ const std::vector<std::pair<std::string, std::string>>& not_built() {
       {"delayed_all_reduce", "delayed all-reduce"},
       {"detection_all_used", "option find_unused_parameters"},
       {"hook_allreduce", "communication hooks"},
-      {"hook_bf16_body", "communication hooks"},
       {"hook_bucket_fields", "communication hooks"},
-      {"hook_builtin_", "communication hooks"},
+      {"hook_builtin_allreduce", "communication hooks"},
       {"hook_encode_decode", "communication hooks"},
-      {"hook_fp16", "communication hooks"},
       {"hook_noop", "communication hooks"},
       {"hook_other_tensor_into_views", "communication hooks"},
       {"hook_powersgd_", "communication hooks"},
       {"join_", "uneven inputs (join)"},
-      {"logging_comm_hook", "communication hooks"},
       {"logging_detection", "option find_unused_parameters"},
       {"logging_large_layers_detection", "option find_unused_parameters"},
       {"logging_static", "option static_graph"},
@@ -421,9 +427,14 @@ bool fact_left(const std::string& name) {
   return !looked_at.contains(name);
 }
 
+/// What one step of the halves that a case sends is, and a little more.
+double rounding(const std::string& id) {
+  return id.find("fp16") != std::string::npos ? 1e-3 : id.find("bf16") != std::string::npos ? 1.6e-2 : 0;
+}
+
 std::string run(const Json& j, const Case& body, bool compiled) {
   for (const bool gloo : {false, true}) {
-    RankResults results(j);
+    RankResults results(j, rounding(j["id"]));
     std::string d =
         first_difference(on_ranks(j["world"].get<int>(), gloo, [&](int rank, const GroupPtr& group) {
           body({j, results, rank, group, compiled});

@@ -27,11 +27,12 @@ const Json& of_rank(const Json& e, int rank) {
 }
 
 /// Sums over more than two ranks may be added in another order: 1e-5.
-double slack(const Json& e, int world) {
-  if (world <= 2 || !e.contains("values")) return 0;
+double slack(const Json& e, int world, double half) {
+  const double relative = std::max(half, world > 2 ? 1e-5 : 0);
+  if (relative == 0 || !e.contains("values")) return 0;
   double most = 0;
   for (const Json& v : e["values"]) most = std::max(most, std::abs(number(v)));
-  return 1e-5 * most;
+  return relative * most;
 }
 
 std::string bits_of(const Values& v) {
@@ -69,7 +70,8 @@ std::string first_difference(const std::vector<std::string>& of_ranks) {
   return "";
 }
 
-RankResults::RankResults(const Json& one) : one_(one), world_(one["world"].get<int>()) {}
+RankResults::RankResults(const Json& one, double half)
+    : one_(one), world_(one["world"].get<int>()), half_(half) {}
 
 void RankResults::put(int rank, const std::string& name, const Tensor& t) {
   const auto found = one_["numbers"].find(name);
@@ -82,7 +84,7 @@ void RankResults::put(int rank, const std::string& name, const Tensor& t) {
   }
   if (e.is_null() != !t.defined())
     throw std::runtime_error(name + (t.defined() ? " is there, expected none" : " is not there"));
-  const std::string d = e.is_null() ? "" : compare(e, got, slack(e, world_));
+  const std::string d = e.is_null() ? "" : compare(e, got, slack(e, world_, half_));
   if (!d.empty()) throw std::runtime_error(name + ": " + d);
 }
 

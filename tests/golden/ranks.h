@@ -29,7 +29,8 @@ std::string first_difference(const std::vector<std::string>& of_ranks);
 /// The expectations of one case, met by all its ranks. Threads: any.
 class RankResults {
  public:
-  explicit RankResults(const Json& one);
+  /// `half`: how far elements may be off, relative to the largest, where halves were sent.
+  explicit RankResults(const Json& one, double half = 0);
   /// Compares a result of `rank` at once, and remembers its bits. Throws: std::runtime_error, saying what
   /// differs. An undefined tensor stands for "no gradient".
   void put(int rank, const std::string& name, const Tensor& t);
@@ -41,6 +42,7 @@ class RankResults {
  private:
   const Json& one_;
   const int world_;
+  const double half_;
   std::mutex mutex_;
   std::map<std::string, std::map<int, std::string>> bits_;  ///< by name and rank
   std::map<std::string, std::set<int>> facts_;

@@ -112,7 +112,7 @@ std::vector<Case> cases() {
       {"all_reduce",
        {{2, 3}, {5}},  // at 0 and 8 of the flat result; the rest is padding
        [](GraphBuilder& b, const std::vector<Value>& x) {
-         const Value flat = b.emit(op("all_reduce"), x, {int64_t{0}});
+         const Value flat = b.emit(op("all_reduce"), x, {int64_t{0}, DType::f64});
          const auto piece = [&](int64_t from, int64_t to) {
            return b.emit(op("slice"), {flat}, {Shape{Dim(from)}, Shape{Dim(to)}, Ints{1}});
          };

@@ -136,7 +136,7 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
     deserialize_plan(bytes);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 3");
+    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 4");
   }
   Plan p = sample();
   EXPECT_EQ(plan_fault(p), "");

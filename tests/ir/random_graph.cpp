@@ -213,7 +213,8 @@ class Generator : RandomPatterns {
     return b_.emit(o, {x, idx, adapt(any(), infer_type(reads, types, {dim}))}, {dim});
   }
 
-  /// One of the summed pieces: what lies between them is unspecified.
+  /// One of the summed pieces, or of those whose mean is taken in bf16: what lies between them is
+  /// unspecified.
   Value effect(Op o) {
     const DType t = rng_.chance(50) ? DType::f32 : DType::f64;
     std::vector<Value> pieces;
@@ -222,7 +223,7 @@ class Generator : RandomPatterns {
       pieces.push_back(cast(clamp(any(), -2, 2), t));
       types.push_back(type(pieces.back()));
     }
-    const Value sums = b_.emit(o, pieces, {int64_t{0}});
+    const Value sums = b_.emit(o, pieces, {int64_t{0}, rng_.chance(30) ? DType::bf16 : t});
     const auto i = static_cast<size_t>(rng_.below(static_cast<int64_t>(pieces.size())));
     const Dim from = bucket_layout(types).offsets[i];
     const Value piece =

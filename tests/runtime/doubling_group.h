@@ -13,10 +13,19 @@
 
 #include "ir/op.h"
 #include "runtime/collective.h"
+#include "runtime/reduce.h"
+#include "runtime/wire.h"
 
 namespace kiln::testing {
 
-inline void double_in_place(int64_t, const TensorRef& t) {
+/// As HostFunctions::all_reduce.
+inline void double_in_place(int64_t, DType wire, const TensorRef& t) {
+  if (wire != t.dtype) {  // what both send: its mean with itself is its double
+    std::vector<uint16_t> sent(static_cast<size_t>(t.numel()));
+    encode_mean(t.data, t.dtype, sent.data(), wire, t.numel(), 2);
+    reduce_parts({sent.data(), sent.data()}, sent.data(), t.numel(), wire, ReduceOp::sum);
+    return decode(sent.data(), wire, t.data, t.dtype, t.numel());
+  }
   for (int64_t i = 0; i < t.numel(); ++i) {
     if (t.dtype == DType::f64) static_cast<double*>(t.data)[i] *= 2;
     else static_cast<float*>(t.data)[i] *= 2;
@@ -29,7 +38,7 @@ class DoublingGroup : public ProcessGroup {
   std::chrono::milliseconds delay{0};
   /// The collective of this number fails.
   int fail_at = -1;
-  std::vector<int64_t> counts;        ///< of each all_reduce, in order
+  std::vector<int64_t> counts;        ///< of each all_reduce or mean, in order
   std::vector<CollectiveSite> sites;  ///< the same
   std::atomic<int> running{0}, waited{0};
 
@@ -39,6 +48,10 @@ class DoublingGroup : public ProcessGroup {
   WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
                      const CollectiveSite& site) override {
     EXPECT_EQ(op, ReduceOp::sum);
+    return all_reduce_mean(data, count, dtype, dtype, site);
+  }
+  WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
+                          const CollectiveSite& site) override {
     const bool fails = static_cast<int>(counts.size()) == fail_at;
     counts.push_back(count);
     sites.push_back(site);
@@ -47,10 +60,9 @@ class DoublingGroup : public ProcessGroup {
       std::this_thread::sleep_for(delay);
       --running;
       if (fails) throw Error(ErrorKind::comm, "rank 1 is gone");
-      double_in_place(0, {dtype, data, {count}, {1}});
+      double_in_place(0, wire, {dtype, data, {count}, {1}});
     }));
   }
-  WorkPtr all_reduce_mean(void*, int64_t, DType, DType, const CollectiveSite&) override { return none(); }
   WorkPtr broadcast(void*, int64_t, DType, int, const CollectiveSite&) override { return none(); }
   WorkPtr all_gather(const void*, void*, int64_t, DType, const CollectiveSite&) override { return none(); }
   WorkPtr reduce_scatter(const void*, void*, int64_t, DType, ReduceOp, const CollectiveSite&) override {
