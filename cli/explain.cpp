@@ -157,7 +157,9 @@ class Explained {
       out["collectives"].push_back({{"kind", c.kind},
                                     {"group", c.group},
                                     {"tensors", c.pieces.size()},
-                                    {"bytes", buffer_bytes(c.buffer)}});
+                                    {"bytes", buffer_bytes(c.buffer)},
+                                    {"wire", dtype_name(c.wire)},
+                                    {"wire_bytes", wire_bytes(c)}});
     out["memory"] = {{"inputs", object(inputs_by_kind(program_.graph, true))},
                      {"handed_out", handed_out_},
                      {"arena", bound_->arena_bytes},
@@ -181,6 +183,9 @@ class Explained {
   }
   int64_t value(DimIndex i) const { return i < 0 ? 0 : bound_->dims[static_cast<size_t>(i)]; }
   int64_t buffer_bytes(int32_t b) const { return bound_->sizes[static_cast<size_t>(b)]; }
+  int64_t wire_bytes(const PlanCollective& c) const {
+    return value(c.count) * static_cast<int64_t>(dtype_size(c.wire));
+  }
 
   Row row_of(const Launch& l) const {
     Row r;
@@ -261,9 +266,12 @@ class Explained {
         if (l.kind != LaunchKind::kernel && l.kernel == static_cast<int32_t>(c))
           at[l.kind == LaunchKind::wait] = i;
       }
-      out += fmt::format("  bucket {}: {} of {}, {}, group {}; started by launch {}, awaited by launch {}\n",
-                         c, p.kind, count_text(static_cast<int64_t>(p.pieces.size()), "tensor"),
-                         bytes_text(static_cast<double>(buffer_bytes(p.buffer))), p.group, at[0], at[1]);
+      out += fmt::format(
+          "  bucket {}: {} of {}, {}, sent as {} of {}, group {}; started by launch {}, awaited by launch "
+          "{}\n",
+          c, p.kind, count_text(static_cast<int64_t>(p.pieces.size()), "tensor"),
+          bytes_text(static_cast<double>(buffer_bytes(p.buffer))),
+          bytes_text(static_cast<double>(wire_bytes(p))), dtype_name(p.wire), p.group, at[0], at[1]);
     }
     return out;
   }

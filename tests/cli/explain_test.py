@@ -13,7 +13,7 @@ stage 2: evaluate for x86-64-v3, 2 threads
   ops by region: 2 mul
   plan: 1 launch of 1 kernel in 1 phase
          launch  tasks       bytes         FLOP         us  bound by    lines
-      0  mul         1        16 B       2 FLOP      0.001  memory      train.cpp:48
+      0  mul         1        16 B       2 FLOP      0.001  memory      train.cpp:50
   memory: scalar 8 B, captured 4 B, handed out 4 B, arena 0 B, scratch 0 B a thread, constants 0 B
     largest: #0 (scalar) 8 B, #0 (external) 4 B, #0 (output) 4 B
   at least 0.001 us, at 20.0 GB/s and 40.0 GFLOP/s, which are assumed (--measure: what this machine does)
@@ -34,7 +34,7 @@ class Explain(tools.WithFolder):
         out = self.explain(job)
         self.assertEqual([line.split(" for ")[0] for line in out.splitlines() if line.startswith("stage")],
                          ["stage 0: train", "stage 1: evaluate", "stage 2: evaluate"])
-        self.assertIn("  ends at host read train.cpp:48, which costs 4 B: what it hands out\n", out)
+        self.assertIn("  ends at host read train.cpp:50, which costs 4 B: what it hands out\n", out)
         self.assertIn(" AdamW.step", out)
         self.assertIn("fc1.weight (external) 2.0 KiB", out)
         self.assertIn(" of relu at train.cpp:22 (arena) 1.0 KiB", out)
@@ -60,10 +60,12 @@ class Explain(tools.WithFolder):
         job = self.path("ddp.kiln")
         self.train("32", "ddp", KILN_RECORD=job)
         out = self.explain(job, "--program", "0")
-        self.assertRegex(out, r"\n  bucket 0: all_reduce of 4 tensors, [\d.]+ KiB, group 0; started by "
-                              r"launch \d+, awaited by launch \d+\n")
+        self.assertRegex(out, r"\n  bucket 0: all_reduce of 4 tensors, ([\d.]+ KiB), sent as \1 of f32, "
+                              r"group 0; started by launch \d+, awaited by launch \d+\n")
         stage = json.loads(self.explain(job, "--program", "0", "--json"))[0]
         self.assertEqual([(c["kind"], c["tensors"]) for c in stage["collectives"]], [("all_reduce", 4)])
+        bucket = stage["collectives"][0]
+        self.assertEqual((bucket["wire"], bucket["wire_bytes"]), ("f32", bucket["bytes"]))
         named = {r["name"]: r["bound"] for r in stage["launches"] if "bucket" in r["name"]}
         self.assertEqual(named, {"start bucket 0": "-", "wait for bucket 0": "-"})
         # An update reads its piece of the bucket and no more: here gradient, parameter and two moments.
@@ -73,6 +75,14 @@ class Explain(tools.WithFolder):
         self.assertGreater(stage["collectives"][0]["bytes"], 2048)
         self.assertIn("; communication is not counted\n", out)
         self.assertIn(" DistributedDataParallel.reduce+AdamW.step  ", out)
+
+    def test_buckets_that_are_sent_as_halves(self):
+        job = self.path("compressed.kiln")
+        self.train("32", "bf16", KILN_RECORD=job)
+        self.assertRegex(self.explain(job, "--program", "0"),
+                         r"\n  bucket 0: all_reduce of 4 tensors, [\d.]+ KiB, sent as [\d.]+ KiB of bf16, ")
+        bucket = json.loads(self.explain(job, "--program", "0", "--json"))[0]["collectives"][0]
+        self.assertEqual((bucket["wire"], 2 * bucket["wire_bytes"]), ("bf16", bucket["bytes"]))
 
     def test_measured_limits(self):
         job, _ = self.record()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training run for the tests of the program `kiln`: a small network with AdamW, three steps and one
 // evaluation, on request as a world of one rank. Prints one line of JSON: the losses, exactly, and what each
-// build cost. Usage: cli_train [WIDTH [ddp]].
+// build cost. Usage: cli_train [WIDTH [ddp|bf16]], where bf16 is a world whose gradients are sent so.
 #include <fmt/format.h>
 
 #include "frontend/functional.h"
@@ -23,13 +23,15 @@ class Net : public kiln::nn::Module {
   kiln::nn::Linear fc1, fc2;
 };
 
-int run(int64_t width, bool ddp) {
+int run(int64_t width, const std::string& world) {
   kiln::manual_seed(1);
   Net net(width);
   std::unique_ptr<kiln::nn::DistributedDataParallel> parallel;
-  if (ddp)
+  kiln::nn::DistributedDataParallelOptions options;
+  if (world == "bf16") options.compression = kiln::nn::GradientCompression::bf16;
+  if (!world.empty())
     parallel = std::make_unique<kiln::nn::DistributedDataParallel>(
-        net, kiln::make_local_groups(1, kiln::Seconds(30))[0]);
+        net, kiln::make_local_groups(1, kiln::Seconds(30))[0], options);
   kiln::optim::AdamW optimizer(net.parameters(), {.lr = 1e-2});
   const kiln::Tensor x = kiln::randn({8, 16}), target = kiln::randn({8, 4});
   auto step = kiln::compile(
@@ -65,7 +67,7 @@ int run(int64_t width, bool ddp) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? std::stoll(argv[1]) : 32, argc > 2 && std::string(argv[2]) == "ddp");
+    return run(argc > 1 ? std::stoll(argv[1]) : 32, argc > 2 ? argv[2] : "");
   } catch (const std::exception& e) {
     fmt::print(stderr, "train: {}\n", e.what());
     return 1;
