@@ -22,9 +22,11 @@ def command(system, a):
     if system == "kiln":
         env["KILN_CACHE_DIR"] = os.path.abspath(os.path.join(a.cache, "kiln"))
         program = [os.path.join(a.bin, "kiln-ddp"), "--bucket", str(a.bucket), "--steps", str(a.steps)]
+        program += ["--compression", a.compression]
         return [os.path.join(a.bin, "kiln"), "run", "--nproc", str(a.nproc), "--", *program], env
     env["DDP_N"] = str(a.steps)
     script = [os.path.join(HERE, "peers", "ddp.py"), "--bucket", str(a.bucket), "--pin"]
+    script += ["--compression", a.compression]
     if system == "torch-compile":
         script += ["--compile", "--cache", os.path.abspath(os.path.join(a.cache, "inductor"))]
     launcher = os.path.join(a.venv, "bin", "torchrun")
@@ -54,6 +56,9 @@ def main():
     ap.add_argument("--steps", type=int, default=20, help="timed steps of a run")
     ap.add_argument("--nproc", type=int, default=2)
     ap.add_argument("--bucket", type=float, default=25, help="MiB")
+    ap.add_argument(
+        "--compression", default="none", choices=("none", "fp16", "bf16"), help="what gradients are sent as"
+    )
     ap.add_argument("--systems", default=",".join(SYSTEMS))
     ap.add_argument("--bin", default="build/release/bin", help="folder of kiln and kiln-ddp")
     ap.add_argument("--venv", default=".venv-peers", help="what scripts/peers.sh made")

@@ -16,6 +16,11 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Compression = kiln::nn::GradientCompression;
+
+Compression compression_of(const std::string& name) {
+  return name == "fp16" ? Compression::fp16 : name == "bf16" ? Compression::bf16 : Compression::none;
+}
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -27,15 +32,20 @@ double median(std::vector<double> v) {
 
 struct Options {
   std::string workload = "gpt-small", mode = "compiled";
+  std::string compression = "none";
   double bucket_mb = 25;
+  int64_t batches = 1;
   int steps = 20;
   int threads = 1;
   bool profile = false;
 };
 
-/// What the bare sum of as many bytes takes, in buckets of as many. Units: ms.
-double all_reduce_alone(kiln::ProcessGroup& group, int64_t elements, double bucket_mb) {
-  const auto cap = std::max<int64_t>(1, static_cast<int64_t>(bucket_mb * (1 << 20) / 4));
+/// What the sums of as many numbers take, in buckets of as many. Units: ms.
+double all_reduce_alone(kiln::ProcessGroup& group, int64_t elements, const Options& o) {
+  const auto cap = std::max<int64_t>(1, static_cast<int64_t>(o.bucket_mb * (1 << 20) / 4));
+  const kiln::DType wire = o.compression == "none"
+                               ? kiln::DType::f32
+                               : kiln::parse_dtype(o.compression == "fp16" ? "f16" : "bf16");
   std::vector<float> data(static_cast<size_t>(elements), 1);
   std::vector<double> times;
   for (int i = 0; i < 6; ++i) {
@@ -43,8 +53,8 @@ double all_reduce_alone(kiln::ProcessGroup& group, int64_t elements, double buck
     const auto start = Clock::now();
     std::vector<kiln::WorkPtr> works;
     for (int64_t at = 0; at < elements; at += cap)
-      works.push_back(group.all_reduce(data.data() + at, std::min(cap, elements - at), kiln::DType::f32,
-                                       kiln::ReduceOp::sum, {"alone", {}}));
+      works.push_back(kiln::all_reduce_as(group, data.data() + at, std::min(cap, elements - at),
+                                          kiln::DType::f32, wire, {"alone", {}}));
     for (const kiln::WorkPtr& w : works) w->wait();
     if (i > 0) times.push_back(ms_since(start));
   }
@@ -58,7 +68,9 @@ int run(const Options& o) {
                                                          .threads = o.threads,
                                                          .profile = o.profile,
                                                          .group = group,
-                                                         .bucket_cap_mb = o.bucket_mb});
+                                                         .bucket_cap_mb = o.bucket_mb,
+                                                         .compression = compression_of(o.compression),
+                                                         .batches = o.batches});
   const auto start = Clock::now();
   std::vector<double> losses{w->step()};
   const double first_ms = ms_since(start);
@@ -74,13 +86,15 @@ int run(const Options& o) {
                       {"workload", o.workload},
                       {"mode", o.mode},
                       {"bucket_mb", o.bucket_mb},
+                      {"compression", o.compression},
+                      {"batches", o.batches},
                       {"median_ms", median(times)},
                       {"min_ms", *std::min_element(times.begin(), times.end())},
                       {"n", times.size()},
                       {"first_step_s", first_ms / 1e3},
                       {"losses", losses},
                       {"builds", w->stats().builds.size()},
-                      {"allreduce_alone_ms", all_reduce_alone(*group, w->parameter_count(), o.bucket_mb)}};
+                      {"allreduce_alone_ms", all_reduce_alone(*group, w->parameter_count(), o)}};
   if (group->rank() == 0) fmt::print("{}\n", j.dump());
   if (group->rank() == 0 && o.profile) fmt::print(stderr, "{}", w->stats().profile);
   kiln::distributed::destroy_process_group();
@@ -101,6 +115,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--bucket", o.bucket_mb, "bucket cap, MiB")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--compression", o.compression, "what gradients are sent as")
+      ->check(CLI::IsMember({"none", "fp16", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batches", o.batches, "each rank's batch in a step, as a multiple of the workload's")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--steps", o.steps, "timed steps")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--threads", o.threads, "threads of each rank")

@@ -155,8 +155,9 @@ class Training : public Workload {
         step_(compile(std::function<Tensor()>([this] { return run(); }), options_for(name, o))) {
     if constexpr (kTrains) optimizer_.emplace(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
     if (o.group)
-      parallel_.emplace(model_, o.group,
-                        nn::DistributedDataParallelOptions{.bucket_cap_mb = o.bucket_cap_mb});
+      parallel_.emplace(
+          model_, o.group,
+          nn::DistributedDataParallelOptions{.bucket_cap_mb = o.bucket_cap_mb, .compression = o.compression});
   }
 
   double step() override { return (compiled_ ? step_() : run()).item(); }
@@ -198,6 +199,7 @@ class Training : public Workload {
 
 std::unique_ptr<Workload> make_mlp(const std::string& name, const WorkloadOptions& o, const Sizes& sizes,
                                    int64_t batch) {
+  batch *= o.batches;
   const std::string data = fmt::format("bench/{}/data{}/", name, o.rank());
   std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3),
                         ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
@@ -218,8 +220,9 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadO
   if (name == "tiny-mlp") return make_mlp(name, o, {64, 64, 64, 8}, 32);
   if (name == "gpt-small") {
     const std::string data = fmt::format("bench/gpt-small/data{}/", o.rank());
-    std::vector<Tensor> d{ints(data + "x", {8, Gpt::kSeq}, Gpt::kVocab),
-                          ints(data + "y", {8, Gpt::kSeq}, Gpt::kVocab)};
+    const int64_t batch = 8 * o.batches;
+    std::vector<Tensor> d{ints(data + "x", {batch, Gpt::kSeq}, Gpt::kVocab),
+                          ints(data + "y", {batch, Gpt::kSeq}, Gpt::kVocab)};
     return std::make_unique<Training<Gpt>>(name, o, std::move(d));
   }
   KILN_CHECK(!o.group, invalid,

@@ -35,6 +35,8 @@ struct WorkloadOptions {
   bool profile = false;
   std::shared_ptr<ProcessGroup> group;  ///< null: one process. Ranks have data of their own
   double bucket_cap_mb = 25;
+  nn::GradientCompression compression = nn::GradientCompression::none;
+  int64_t batches = 1;  ///< in one step: each rank's batch is as many times the workload's
   int rank() const;
 };
 /// Throws: invalid, on an unknown name.

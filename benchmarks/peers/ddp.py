@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpt-small data parallel in PyTorch, Gloo, one thread a process; rank 0 prints one line of JSON:
-torchrun --standalone --nproc-per-node 2 ddp.py [--compile] [--bucket MB] [--pin]"""
+torchrun --standalone --nproc-per-node 2 ddp.py [--compile] [--bucket MB] [--compression bf16] [--pin]"""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ import time
 ap = argparse.ArgumentParser()
 ap.add_argument("--compile", action="store_true")
 ap.add_argument("--bucket", type=float, default=25)
+ap.add_argument("--compression", default="none", choices=("none", "fp16", "bf16"))
 ap.add_argument("--cache", help="folder for the inductor's results")
 ap.add_argument("--pin", action="store_true", help="rank r runs on CPU r")
 a = ap.parse_args()
@@ -34,6 +35,7 @@ import impl_torch as I
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -42,6 +44,8 @@ X, Y = torch.from_numpy(x["x"]), torch.from_numpy(x["y"])
 m = I.GPT(p).train()
 parameters = sum(q.numel() for q in m.parameters())
 net = torch.nn.parallel.DistributedDataParallel(m, bucket_cap_mb=a.bucket)
+if a.compression != "none":
+    net.register_comm_hook(None, getattr(default_hooks, f"{a.compression}_compress_hook"))
 opt = torch.optim.AdamW(m.parameters(), lr=C.LR, weight_decay=C.WD, fused=True)
 f = torch.compile(net) if a.compile else net
 
@@ -67,7 +71,8 @@ for _ in range(int(os.environ.get("DDP_N", "5"))):
 
 # The bare all-reduce of the same bytes, in buckets of the same size.
 cap = int(a.bucket * 2**20 / 4)
-buckets = [torch.ones(min(cap, parameters - at)) for at in range(0, parameters, cap)]
+wire = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[a.compression]
+buckets = [torch.ones(min(cap, parameters - at), dtype=wire) for at in range(0, parameters, cap)]
 alone = []
 for _ in range(6):
     dist.barrier()
@@ -80,6 +85,7 @@ if rank == 0:
         "world": world,
         "compile": a.compile,
         "bucket_mb": a.bucket,
+        "compression": a.compression,
         "median_ms": 1e3 * float(np.median(times)),
         "min_ms": 1e3 * min(times),
         "n": len(times),
