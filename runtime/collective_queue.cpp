@@ -102,8 +102,9 @@ class QueuedGroup final : public ProcessGroup {
   }
   WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
                           const CollectiveSite& site) override {
-    return start(
-        {CollectiveKind::all_reduce_mean, 0, wire, ReduceOp::sum, 0, count, data, data, site, {}, dtype});
+    Collective c{CollectiveKind::all_reduce_mean, 0, wire, ReduceOp::sum, 0, count, data, data, site};
+    c.given = dtype;
+    return start(std::move(c));
   }
   WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) override {
     return start({CollectiveKind::broadcast, 0, dtype, ReduceOp::sum, root, count, data, data, site});
