@@ -88,7 +88,7 @@ TEST(LowerTraffic, PiecesOfABucket) {
   %1 = input f32[1024] param
   %2 = f32[64] exp %0
   %3 = f32[1024] sin %1
-  %4 = f32[1088] all_reduce %2, %3 {group=0}
+  %4 = f32[1088] all_reduce %2, %3 {group=0, wire=f32}
   %5 = f32[64] slice %4 {starts=[0], stops=[64], steps=(1)}
   %6 = f32[64] sub %0, %5
   output %6 alias=0

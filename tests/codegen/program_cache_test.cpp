@@ -106,11 +106,32 @@ pid_t start(const std::string& cache, const std::string& log,
   }
 }
 
-bool has_temporary_of(pid_t process, const std::string& cache) {
+/// Whether the process has a file of the cache open that is not there under its name yet.
+bool writes(pid_t process, const std::string& cache) {
   std::error_code ec;
-  for (fs::recursive_directory_iterator it(cache, ec), end; !ec && it != end; it.increment(ec))
-    if (it->path().filename().string().find(fmt::format(".{}.", process)) != std::string::npos) return true;
+  for (fs::directory_iterator it(fmt::format("/proc/{}/fd", process), ec), end; !ec && it != end;
+       it.increment(ec)) {
+    std::error_code gone;
+    const std::string file = fs::read_symlink(it->path(), gone).string();
+    if (file.starts_with(cache) && file.ends_with(".tmp")) return true;
+  }
   return false;
+}
+
+/// Kills the process while it writes to the cache. False: it has ended before, which `status` tells.
+bool kill_while_it_writes(pid_t process, const std::string& cache, int& status) {
+  while (true) {
+    usleep(50);
+    if (writes(process, cache)) kill(process, SIGSTOP);
+    if (waitpid(process, &status, WUNTRACED | WNOHANG) != process) continue;
+    if (!WIFSTOPPED(status)) return false;
+    if (!writes(process, cache)) {
+      kill(process, SIGCONT);
+      continue;
+    }
+    kill(process, SIGKILL);
+    return waitpid(process, &status, 0) == process;
+  }
 }
 
 /// Starts eight; with `kill_one`, ends the first while it writes. True if that worked out.
@@ -119,19 +140,13 @@ bool run_eight(const std::string& root, bool kill_one) {
   pid_t children[kProcesses];
   for (int p = 0; p < kProcesses; ++p) children[p] = start(root + "/cache", fmt::format("{}/log{}", root, p));
   int status = 0;
-  bool ended = false;
-  while (kill_one && !ended && !has_temporary_of(children[0], root + "/cache")) {
-    usleep(50);
-    ended = waitpid(children[0], &status, WNOHANG) == children[0];
-  }
-  if (kill_one && !ended) kill(children[0], SIGKILL);
-  for (int p = 0; p < kProcesses; ++p) {
-    if (p > 0 || !ended) waitpid(children[p], &status, 0);
-    const bool victim = kill_one && p == 0;
-    EXPECT_TRUE(victim || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+  const bool killed = kill_one && kill_while_it_writes(children[0], fs::canonical(root) / "cache", status);
+  for (int p = kill_one ? 1 : 0; p < kProcesses; ++p) {
+    waitpid(children[p], &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
         << "process " << p << ": " << slurp(fmt::format("{}/log{}", root, p));
   }
-  return !ended && has_temporary_of(children[0], root + "/cache");
+  return killed;
 }
 
 /// How often each kernel was compiled, by all processes together.
