@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sanitizers are told in every program of a build with KILN_SANITIZE, whoever starts it, in whatever
+// environment. The runtimes look for these names.
+
+extern "C" {
+
+/// The leak checker crashes in the thread-local storage of LLVM's threads unless told to let it be.
+const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
+
+const char* __ubsan_default_options() { return "print_stacktrace=1:halt_on_error=1"; }
+
+const char* __tsan_default_suppressions() {
+  return
+      // Gloo's library is not instrumented. Its buffers wait in their destructor, by the count of a
+      // shared_ptr, for the thread that uses them; the checker does not see that count. Races on the memory
+      // of messages stay visible.
+      "race:gloo::transport::tcp::UnboundBuffer::~UnboundBuffer\n"
+      "race:std::default_delete<gloo::transport::UnboundBuffer>::operator()\n"
+      // Nor are LLVM and clang: what orders their threads (an atomic pointer to a table made once) is not
+      // seen either.
+      "race:libLLVM\n"
+      "race:libclang-cpp\n";
+}
+}
