@@ -35,7 +35,7 @@ cmake -S "$root" --preset "$preset" >"$build/configure.log" 2>&1 ||
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- -k 0  # all errors at once
 
 status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "${filter[@]}" 2>&1 |
+ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "${filter[@]}" 2>&1 |
   tee "$build/test.log" || status=$?
 
 # ctest counts skips as passed and missing programs apart, so count its lines and charge the rest to failures.
