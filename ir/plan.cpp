@@ -9,6 +9,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/hash.h"
+#include "ir/base/wire.h"
 
 namespace kiln {
 
@@ -333,7 +334,7 @@ void FaultFinder::collective(const PlanCollective& c, size_t at) {
     fault = fmt::format("collective {} is of no kind that is known; got {}", at, c.kind);
   if (!fault.empty()) return;
   const DType own = plan.buffers[static_cast<size_t>(c.buffer)].dtype;
-  if (c.wire != own && c.wire != DType::f16 && c.wire != DType::bf16)
+  if (c.wire != own && !is_wire(c.wire))
     fault = fmt::format("collective {} of {} cannot be sent as {}", at, dtype_name(own), dtype_name(c.wire));
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "ir/base/wire.h"
 #include "runtime/signal_mask.h"
 #include "runtime/timeline.h"
 #include "runtime/turn_watch.h"
@@ -271,7 +272,7 @@ class QueuedGroup final : public ProcessGroup {
   const std::shared_ptr<Store> store_;
   std::unique_ptr<CollectiveEngine> engine_;
   std::optional<TurnWatch> watch_;  ///< where there are others
-  std::vector<std::byte> wire_;  ///< what engines move of means; the group's thread's
+  std::vector<std::byte> wire_;     ///< what engines move of means; the group's thread's
   std::thread worker_;
 };
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "ir/base/error.h"
+#include "ir/base/wire.h"
 
 namespace kiln {
 

@@ -9,9 +9,6 @@
 
 namespace kiln {
 
-/// Whether numbers can be sent as `t`: the half formats.
-constexpr bool is_wire(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 /// to[i] = from[i] / ranks, rounded to `wire` before the division and after it: what a rank adds to the mean.
 /// NaN and infinities stay; what f16 cannot hold becomes infinite. `dtype` is a floating one; f64 is rounded
 /// to f32 first.

@@ -2,6 +2,7 @@
 // Ops that reach beyond this process: collectives. Their reference evaluation asks the host functions.
 #include <cstring>
 
+#include "ir/base/wire.h"
 #include "ir/bucket_layout.h"
 #include "ir/interpret.h"
 #include "ir/ops/rules.h"
@@ -24,7 +25,7 @@ Type all_reduce_infer(const InferArgs& a) {
   if (integer(a.attrs, 0) < 0)
     a.fail("group {}, expected a place in the list of groups", integer(a.attrs, 0));
   const DType wire = dtype(a.attrs, 1);
-  if (wire != a.in[0].dtype && wire != DType::f16 && wire != DType::bf16)
+  if (wire != a.in[0].dtype && !is_wire(wire))
     a.fail("{} is sent as it is, or as f16 or bf16; got wire={}", a.in[0].str(), dtype_name(wire));
   return {a.in[0].dtype, {bucket_layout(a.in).total}};
 }
