@@ -14,6 +14,7 @@
 
 #include "ir/base/hash.h"
 #include "ir/base/text.h"
+#include "runtime/collective_queue.h"
 
 namespace kiln {
 
@@ -34,12 +35,6 @@ std::string describe(const CommunicationPlan& plan) {
   for (const PlannedCollective& c : plan.collectives)
     out += c.text + (c.loc.known() ? fmt::format(" ({})", c.loc.str()) : "") + "\n";
   return out;
-}
-
-/// "call 3 (agreement, net.cpp:7)".
-std::string turn_text(const std::string& what, const CollectiveSite& site) {
-  const std::string place = site.loc.str();
-  return fmt::format("{} ({}{}{})", what, site.phase, place.empty() || site.phase.empty() ? "" : ", ", place);
 }
 
 /// What a rank has posted.
@@ -209,8 +204,8 @@ std::optional<std::string> Communicator::await(const std::string& key, const std
 std::string Communicator::from_first(const std::string& name, const std::string& mine,
                                      const std::string& what, const CollectiveSite& site) {
   std::string first;
-  together(
-      what, [&] { first = end_->from_first(name, mine, turn_text(what, site)); }, site);
+  const auto job = [&] { first = end_->from_first(name, mine, describe(what, site)); };
+  together(what, job, site);
   return first;
 }
 
@@ -249,7 +244,7 @@ std::optional<std::string> Communicator::End::news(const std::string& key, Secon
 
 Post Communicator::End::await(int peer, int64_t call, const CollectiveSite& site) {
   Patience patience(group_.timeout(), build_limit_);
-  const std::string here = turn_text(fmt::format("call {}", call), site);
+  const std::string here = describe(fmt::format("call {}", call), site);
   std::string known;
   Post p;
   while (true) {

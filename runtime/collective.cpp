@@ -41,6 +41,13 @@ WorkPtr all_reduce_as(ProcessGroup& group, void* data, int64_t count, DType dtyp
   return group.all_reduce_mean(data, count, dtype, wire, site);
 }
 
+std::string describe(const std::string& what, const CollectiveSite& site) {
+  const std::string place = site.loc.str();
+  if (site.phase.empty() && place.empty()) return what;
+  const char* comma = site.phase.empty() || place.empty() ? "" : ", ";
+  return fmt::format("{} ({}{}{})", what, site.phase, comma, place);
+}
+
 std::string describe(const Collective& c) {
   std::string text = c.name;
   if (c.kind != CollectiveKind::job) text = fmt::format("{} #{}", to_string(c.kind), c.number);
@@ -50,10 +57,7 @@ std::string describe(const Collective& c) {
   if (mean) text += fmt::format(" in {}", dtype_name(c.dtype));
   if (reduces(c.kind) && c.op != ReduceOp::sum) text += fmt::format(" by {}", to_string(c.op));
   if (c.kind == CollectiveKind::broadcast) text += fmt::format(" from rank {}", c.root);
-  const std::string place = c.site.loc.str();
-  if (c.site.phase.empty() && place.empty()) return text;
-  const char* comma = c.site.phase.empty() || place.empty() ? "" : ", ";
-  return text + fmt::format(" ({}{}{})", c.site.phase, comma, place);
+  return describe(text, c.site);
 }
 
 bool same_call(const Collective& a, const Collective& b) {

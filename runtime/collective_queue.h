@@ -42,10 +42,12 @@ struct Collective {
   void* out = nullptr;  ///< also the operand, where the collective works in place
   CollectiveSite site;
   std::function<void()> job = {};
-  std::string name = {};  ///< the job's
+  std::string name = {};    ///< the job's
   DType given = DType::u8;  ///< of a mean: the dtype of the caller's memory
 };
 
+/// "call 3 (agreement, train.cpp:42)", of the first part alone.
+std::string describe(const std::string& what, const CollectiveSite& site);
 /// "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
 std::string describe(const Collective& c);
 /// True if ranks that call these can run them together.
