@@ -27,8 +27,7 @@ struct State {
   Cursor* open = nullptr;    ///< of the compiled call that runs, even where ops are eager for a while
   bool grad_enabled = true;
   std::vector<ScopeEntry> scopes;
-  uint64_t call =
-      0;  ///< the number among its callable's calls of the one whose program ran last on this thread
+  uint64_t call = 0;  ///< whose program ran last on this thread: its number among its callable's
   std::vector<ProcessGroup*> groups;  ///< that collectives evaluated on this thread name by place
   std::function<void()> announce;     ///< called before the first of them; may be empty
 

@@ -101,6 +101,7 @@ const char* srun_size() {
 void compare_with_outer(Rendezvous& r) {
   const bool mpirun = !system_env(kMpirun.rank).empty();
   if (!mpirun && system_env("SLURM_LAUNCH_NODE_IPADDR").empty()) return;
+  const char* const outer = mpirun ? "mpirun" : "srun";
   const char* const rank_name = mpirun ? kMpirun.rank : "SLURM_PROCID";
   const char* const size_name = mpirun ? kMpirun.size : srun_size();
   const auto rank = parse(system_env(rank_name)), size = parse(system_env(size_name));
@@ -112,9 +113,9 @@ void compare_with_outer(Rendezvous& r) {
   KILN_CHECK(!by_hand || *size != r.world_size, invalid,
              "rendezvous: {}; unset RANK and WORLD_SIZE, and {} counts (a script that numbers processes "
              "otherwise must set LOCAL_RANK and LOCAL_WORLD_SIZE, too)",
-             both, mpirun ? "mpirun" : "srun");
-  r.doubt = fmt::format("{} (if the shell exports RANK and WORLD_SIZE, unset them, and {} counts)", both,
-                        mpirun ? "mpirun" : "srun");
+             both, outer);
+  r.doubt =
+      fmt::format("{} (if the shell exports RANK and WORLD_SIZE, unset them, and {} counts)", both, outer);
 }
 
 Rendezvous from_plain() {

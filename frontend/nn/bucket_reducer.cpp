@@ -60,8 +60,7 @@ void BucketReducer::start_complete(Loc loc) {
 /// All buckets of a step are one call of the ranks: what the later ones will hold is known.
 void BucketReducer::agree(Loc loc) {
   std::vector<detail::SentBucket> sent;
-  for (const Bucket& b : buckets_)
-    sent.push_back({types_of(b.parameters, parameters_), wire_.value_or(dtype_of(b))});
+  for (const Bucket& b : buckets_) sent.push_back({types_of(b.parameters, parameters_), wire_of(b)});
   communicator_->begin_call(detail::plan_of(sent, loc), {"agreement", loc});
 }
 
@@ -77,7 +76,7 @@ void BucketReducer::start(Bucket& b, Loc loc) {
   if (!b.flat.defined()) lay_out(b);
   const Scalar mean[] = {1.0 / communicator_->group().size()};
   const Tensor scale = detail::call_scalars(mean)[0];
-  const DType wire = wire_.value_or(dtype_of(b));
+  const DType wire = wire_of(b);
   for (size_t i = 0; i < b.parameters.size(); ++i) {
     Tensor& total = totals_[b.parameters[i]];
     detail::assign(b.pieces[i], wire == dtype_of(b) ? detail::scaled(total, scale) : total);

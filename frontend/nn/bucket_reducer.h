@@ -48,6 +48,7 @@ class BucketReducer {
   void start_complete(Loc loc);
   void start(Bucket& b, Loc loc);
   DType dtype_of(const Bucket& b) const { return parameters_[b.parameters[0]].dtype(); }
+  DType wire_of(const Bucket& b) const { return wire_.value_or(dtype_of(b)); }
   void lay_out(Bucket& b);
   void agree(Loc loc);
   std::exception_ptr wait_all();
