@@ -168,6 +168,25 @@ Access slice_access(const Node& n, const Access& out) {
   return in;
 }
 
+Access window_access(const Node& n, const Access& out) {
+  const auto dim = static_cast<size_t>(std::get<int64_t>(n.attrs[0]));
+  Access in = out;
+  Index x;
+  x.add(out.idx[dim], Dim(std::get<int64_t>(n.attrs[2])));
+  x.add(out.idx[dim + 1], Dim(std::get<int64_t>(n.attrs[3])));
+  in.idx[dim] = std::move(x);
+  in.idx.erase(in.idx.begin() + static_cast<ptrdiff_t>(dim) + 1);
+  return in;
+}
+
+Access skew_access(const Node& n, const Shape& from, const Access& out) {
+  const auto dim = static_cast<size_t>(std::get<int64_t>(n.attrs[0]));
+  Access in = out;
+  in.idx[dim].add(out.idx[dim + 1], Dim(-std::get<int64_t>(n.attrs[1])));
+  in.bounds.push_back({in.idx[dim], from[dim]});
+  return in;
+}
+
 }  // namespace
 
 std::string Access::str() const {
@@ -184,6 +203,8 @@ std::optional<Access> through_view(const Graph& g, const Node& n, int operand, c
   if (out.flat) return std::nullopt;
   if (n.op == op("slice")) return slice_access(n, out);
   if (n.op == op("cat")) return cat_access(g, n, operand, out);
+  if (n.op == op("window")) return window_access(n, out);
+  if (n.op == op("skew")) return skew_access(n, from, out);
   if (n.op == op("pad")) {
     for (int64_t i : ints_attr(n, 2))
       if (i != 0) return std::nullopt;

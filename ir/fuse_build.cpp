@@ -34,6 +34,7 @@ class Builder {
       order_axes(*groups_.back());
     }
     partials_.resize(p.values.size());
+    count_reads();
     if (o.fuse) epilogue_of_ = find_epilogues(g, p, groups_);
     for (const auto& [group, x] : epilogue_of_) with_epilogue_.insert(x->step);
   }
@@ -50,6 +51,18 @@ class Builder {
   }
 
  private:
+  /// A product that a sum takes unrounded (FMA) must have no other reader: exp(x - max(x)) would overflow
+  /// where the maximum was rounded and x was not. Reads through views count as the product's.
+  void count_reads() {
+    reads_.assign(static_cast<size_t>(g_.value_count()), 0);
+    for (const GraphOutput& o : g_.outputs) ++reads_[o.value.id];
+    for (size_t i = g_.nodes.size(); i-- > 0;) {
+      const Node& n = g_.nodes[i];
+      const int more = def(n.op).kind == OpKind::view ? reads_[n.out.id] : 1;
+      for (const Value& v : n.in) reads_[v.id] += more;
+    }
+  }
+
   // --- order ---
 
   int priority(int s) const {
@@ -120,10 +133,10 @@ class Builder {
   /// One task makes the whole result, so that its partial is the value itself.
   bool whole_in_one(int v) const {
     return p_.values[v].partial_group >= 0 && partials_[v].count.is(1) &&
-           g_.type(Value{v}).dtype != DType::boolean;
+           carried(g_.type(Value{v}).dtype) == g_.type(Value{v}).dtype;
   }
-  /// Any and all over bool are carried as i32.
-  static DType carried(DType t) { return t == DType::boolean ? DType::i32 : t; }
+  /// Any and all over bool are carried as i32, sums of halves as f32.
+  static DType carried(DType t) { return t == DType::boolean ? DType::i32 : loop::computed(t); }
 
   // --- one kernel ---
 
@@ -184,14 +197,17 @@ class Builder {
     return i;
   }
 
+  /// Halves are halves in memory alone; a cast to one rounds.
   int add(State& st, Instr i) {
     i.axes = 0;
+    if (i.op != op("cast")) i.dtype = loop::computed(i.dtype);
     st.k.kernel.body.push_back(std::move(i));
     return static_cast<int>(st.k.kernel.body.size()) - 1;
   }
-  int point(State& st, Op o, DType t, std::vector<int> args) {
+  int point(State& st, Op o, DType t, std::vector<int> args, bool rounded = false) {
     Instr i;
     i.kind = InstrKind::elementwise;
+    i.rounded = rounded;
     i.op = o;
     i.dtype = t;
     i.args = std::move(args);
@@ -201,6 +217,8 @@ class Builder {
     Instr i;
     i.dtype = t;
     i.number = v;
+    if (t == DType::bf16) i.number = static_cast<float>(BFloat16(static_cast<float>(v)));
+    if (t == DType::f16) i.number = static_cast<float>(Half(static_cast<float>(v)));
     return add(st, std::move(i));
   }
   int index(State& st, Index x) {
@@ -218,7 +236,8 @@ class Builder {
     return add(st, std::move(i));
   }
   int cast(State& st, int v, DType t) {
-    return st.k.kernel.body[v].dtype == t ? v : point(st, op("cast"), t, {v});
+    const DType from = st.k.kernel.body[v].dtype;
+    return loop::computed(from) == loop::computed(t) ? v : point(st, op("cast"), t, {v});
   }
 
   void emit_store(State& st, const Sink& k) {
@@ -332,7 +351,7 @@ class Builder {
     const Access in = read(0);
     const int x = pull(st, n.in[0].id, in);
     if (in.bounds.size() == a.bounds.size()) return x;
-    const double fill = std::get<double>(n.attrs[3]);
+    const double fill = n.op == op("pad") ? std::get<double>(n.attrs[3]) : 0;
     if (fill == 0 && st.k.kernel.body[x].kind == InstrKind::load) return x;
     const std::vector<loop::Bound> added(in.bounds.begin() + static_cast<ptrdiff_t>(a.bounds.size()),
                                          in.bounds.end());
@@ -351,7 +370,20 @@ class Builder {
     if (kind == OpKind::reduce) return args[0];
     if (def(n.op).body.find("{flat}") != std::string_view::npos)
       args.push_back(index(st, linear_index(a, contiguous_dims(t.shape), Dim(0))));
-    return point(st, n.op, t.dtype, std::move(args));
+    const bool rounded = n.op == op("mul") && reads_[n.out.id] > 1;
+    round_both(st, n.op, args);
+    return point(st, n.op, t.dtype, std::move(args), rounded);
+  }
+
+  /// a * b - c * d with one product rounded and the other not is not zero where they are equal.
+  void round_both(State& st, Op o, const std::vector<int>& args) {
+    if (o != op("add") && o != op("sub")) return;
+    const auto product = [&](int v) {
+      const Instr& i = st.k.kernel.body[v];
+      return i.kind == InstrKind::elementwise && i.op == op("mul");
+    };
+    if (!product(args[0]) || !product(args[1])) return;
+    for (int v : args) st.k.kernel.body[v].rounded = true;
   }
 
   /// An index counted from the end when negative.
@@ -530,6 +562,7 @@ class Builder {
   const FuseOptions& o_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<PartialLayout> partials_;       // by value
+  std::vector<int> reads_;                    // by value
   std::map<int, const Opaque*> epilogue_of_;  // group -> the contraction it follows
   std::set<int> with_epilogue_;               // steps of those contractions
   FusedGraph out_;

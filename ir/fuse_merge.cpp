@@ -25,19 +25,21 @@ bool repeats(const Group& q, const Access& a) {
     if (!(used >> i & 1)) return true;
   return false;
 }
-/// Whether the axes left out are, or may become, the columns.
+/// Whether the axes left out are, or may become, the columns: all that a reduction of a row goes over.
 bool rest_are_columns(const Group& q, const std::vector<int>& order) {
   int last = -1;
   for (int a : order) last = std::max(last, a);
-  bool rest = false;
+  std::set<int> rest;
   for (size_t i = 0; i < q.axes.size(); ++i) {
     if (std::find(order.begin(), order.end(), static_cast<int>(i)) != order.end()) continue;
-    rest = true;
+    rest.insert(static_cast<int>(i));
     if (q.roles[i] ? q.roles[i] != AxisRole::col : static_cast<int>(i) < last) return false;
   }
+  if (rest.empty()) return true;
   for (int a : order)
-    if (rest && q.roles[a] == AxisRole::col) return false;
-  return true;
+    if (q.roles[a] == AxisRole::col) return false;
+  return std::all_of(q.reduces.begin(), q.reduces.end(),
+                     [&](const RowReduce& r) { return std::set<int>(r.axes.begin(), r.axes.end()) == rest; });
 }
 bool covers_shape(const Access& a, const Shape& shape, const Group& q, std::vector<int>& order) {
   if (a.flat || !a.bounds.empty()) return false;

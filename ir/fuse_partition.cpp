@@ -165,21 +165,12 @@ class Partitioner {
       p_.values[v].place = Place::memory;
       return;
     }
-    check_dtype(n);
     switch (compute_form(g_, n)) {
       case ComputeForm::view: return visit_view(n);
       case ComputeForm::point: return visit_elementwise(n);
       case ComputeForm::reduce: return visit_reduce(n);
       case ComputeForm::whole: return visit_opaque(index);
     }
-  }
-
-  void check_dtype(const Node& n) const {
-    const DType t = g_.type(n.out).dtype;
-    KILN_CHECK(t != DType::f16 && t != DType::bf16, unsupported,
-               "{}{}: no kernels for {} yet; got {} (compute in f32)", def(n.op).name,
-               n.origin.loc.known() ? " (" + n.origin.loc.str() + ")" : "", dtype_name(t),
-               g_.type(n.out).str());
   }
 
   bool must_store(int v) const { return wanted_[v] || !hard_[v].empty(); }

@@ -75,7 +75,8 @@ bool depends_on_place(const Node& n) {
   if (d.kind == OpKind::elementwise)
     return d.body.find("{index}") != std::string_view::npos ||
            d.body.find("{flat}") != std::string_view::npos;
-  return d.kind == OpKind::scatter || n.op == op("pad") || n.op == op("cat");
+  if (d.kind == OpKind::scatter || d.kind == OpKind::scan || d.kind == OpKind::sort) return true;
+  return n.op == op("pad") || n.op == op("cat") || n.op == op("skew");
 }
 
 }  // namespace

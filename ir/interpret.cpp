@@ -16,22 +16,27 @@ namespace kiln {
 
 namespace {
 
-template <typename T>
+template <typename T, typename Sum>
 void plain_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
   const T *pa = static_cast<const T*>(a.data), *pb = static_cast<const T*>(b.data);
   T* pc = static_cast<T*>(c.data);
   for (int64_t n = 0; n < c.shape[0]; ++n)
     for (int64_t i = 0; i < c.shape[1]; ++i)
       for (int64_t j = 0; j < c.shape[2]; ++j) {
-        T sum = 0;
+        Sum sum = 0;
         for (int64_t k = 0; k < a.shape[2]; ++k)
-          sum += pa[n * a.strides[0] + i * a.strides[1] + k * a.strides[2]] *
-                 pb[n * b.strides[0] + k * b.strides[1] + j * b.strides[2]];
-        pc[n * c.strides[0] + i * c.strides[1] + j * c.strides[2]] = sum;
+          sum += static_cast<Sum>(pa[n * a.strides[0] + i * a.strides[1] + k * a.strides[2]]) *
+                 static_cast<Sum>(pb[n * b.strides[0] + k * b.strides[1] + j * b.strides[2]]);
+        pc[n * c.strides[0] + i * c.strides[1] + j * c.strides[2]] = static_cast<T>(sum);
       }
 }
 void default_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
-  (c.dtype == DType::f64 ? plain_matmul<double> : plain_matmul<float>)(a, b, c);
+  switch (c.dtype) {
+    case DType::f64: return plain_matmul<double, double>(a, b, c);
+    case DType::f16: return plain_matmul<Half, float>(a, b, c);
+    case DType::bf16: return plain_matmul<BFloat16, float>(a, b, c);
+    default: return plain_matmul<float, float>(a, b, c);
+  }
 }
 void default_all_reduce(int64_t, DType wire, const TensorRef& t) {
   if (wire == t.dtype) return;

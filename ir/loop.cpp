@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <map>
 
 namespace kiln::loop {
 
@@ -198,6 +199,65 @@ void canonicalize(Kernel& k, bool keep_roles) {
 
 namespace {
 
+/// Every size of an instruction but the count of a fold.
+template <typename F>
+void each_size(Instr& i, F&& f) {
+  each_index(i, [&](Index& x) {
+    f(x.offset);
+    for (IndexTerm& t : x.terms) f(t.stride);
+  });
+  for (Bound& b : i.bounds) f(b.extent);
+  f(i.step);
+}
+
+/// What no trace calls a symbol.
+Dim any_extent() { return Dim::symbol("$extent"); }
+
+}  // namespace
+
+std::optional<AnySize> any_size(const Kernel& k) {
+  const uint32_t all = (1u << k.axes.size()) - 1;
+  if (!(is_flat(k) || k.axes.empty()) || k.has(InstrKind::reduce) || k.has(InstrKind::partial)) return {};
+  for (const Instr& i : k.body)
+    if (i.kind == InstrKind::store && i.axes != all) return {};
+  AnySize out{k, {}};
+  std::map<std::string, Dim> sizes;  // by symbol
+  for (Axis& a : out.kernel.axes) {
+    sizes.emplace(any_extent().str(), a.extent);
+    a.extent = any_extent();
+  }
+  for (size_t v = 0; v < k.body.size(); ++v) {
+    Instr& i = out.kernel.body[v];
+    // Sizes that are the extent stay so: they are in no other way a size of the launch.
+    each_size(i, [&](Dim& d) {
+      if (!k.axes.empty() && d == k.axes[0].extent) d = any_extent();
+    });
+    if (i.kind != InstrKind::fold) continue;
+    const Dim count = Dim::symbol(fmt::format("$count{}", v));
+    sizes.emplace(count.str(), i.count);
+    i.count = count;
+  }
+  number_dims(out.kernel);
+  for (const Dim& d : out.kernel.dims) {
+    const auto at = sizes.find(d.str());
+    out.sizes.push_back(at == sizes.end() ? d : at->second);
+  }
+  return out;
+}
+
+Kernel one_element(const Kernel& any) {
+  Kernel k = any;
+  const auto to_one = [](Dim& d) {
+    if (d == any_extent()) d = Dim(1);
+  };
+  for (Axis& a : k.axes) to_one(a.extent);
+  for (Instr& i : k.body) each_size(i, to_one);
+  canonicalize(k);
+  return k;
+}
+
+namespace {
+
 std::string index_str(const Kernel& k, const Index& x) {
   std::string s;
   for (const IndexTerm& t : x.terms) {
@@ -240,7 +300,8 @@ std::string instr_str(const Kernel& k, const Instr& i) {
     case InstrKind::constant: return fmt::format("constant {}", attr_str(AttrValue(i.number)));
     case InstrKind::index: return "index " + index_str(k, i.index);
     case InstrKind::inside: return "inside" + bounds_str(k, i);
-    case InstrKind::elementwise: return std::string(def(i.op).name) + args_str(i) + attrs_str(i);
+    case InstrKind::elementwise:
+      return std::string(i.rounded ? "rounded " : "").append(def(i.op).name) + args_str(i) + attrs_str(i);
     case InstrKind::reduce: return fmt::format("reduce {}{}", def(i.op).name, args_str(i));
     case InstrKind::store: return fmt::format("store {} ={}{}", at(), args_str(i), bounds_str(k, i));
     case InstrKind::partial:
@@ -297,8 +358,9 @@ void verify(const Kernel& k) {
     if (x.param >= 0)
       KILN_ASSERT(x.param < static_cast<int>(k.params.size()), "instruction {}: no p{}", i, x.param);
     if (x.kind == InstrKind::store || x.kind == InstrKind::partial)
-      KILN_ASSERT(x.args.size() == 1 && k.body[x.args[0]].dtype == k.params[x.param].dtype,
-                  "instruction {} stores {} into p{}", i, dtype_name(k.body[x.args[0]].dtype), x.param);
+      KILN_ASSERT(
+          x.args.size() == 1 && computed(k.body[x.args[0]].dtype) == computed(k.params[x.param].dtype),
+          "instruction {} stores {} into p{}", i, dtype_name(k.body[x.args[0]].dtype), x.param);
     if (x.kind == InstrKind::elementwise)
       KILN_ASSERT(!def(x.op).body.empty(), "instruction {}: {} has no body", i, def(x.op).name);
   }

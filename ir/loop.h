@@ -3,6 +3,7 @@
 // writers read it; its canonical text is the kernel's identity. Must not know graphs, buffers or schedules.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,12 +62,17 @@ enum class InstrKind : uint8_t {
             ///< params[param][task * columns + column] (one column unless by_col)
 };
 
+/// In what elements of `t` are computed: f32 for the halves, which are storage.
+constexpr DType computed(DType t) { return t == DType::bf16 || t == DType::f16 ? DType::f32 : t; }
+
 struct Instr {
   InstrKind kind = InstrKind::constant;
-  Op op;                     ///< elementwise, reduce, fold, partial
-  DType dtype = DType::f32;  ///< of the result; store, partial: of the element
-  std::vector<int> args;     ///< SSA values: indices of earlier instructions
-  Attrs attrs;               ///< of an elementwise op
+  Op op;  ///< elementwise, reduce, fold, partial
+  /// Of the result; store, partial: of the element. A half only where a cast rounds to it.
+  DType dtype = DType::f32;
+  std::vector<int> args;  ///< SSA values: indices of earlier instructions
+  Attrs attrs;            ///< of an elementwise op
+  bool rounded = false;   ///< a product that no sum may take unrounded (by FMA)
   int param = -1;
   Index index;
   std::vector<Bound> bounds;
@@ -96,6 +102,17 @@ struct Kernel {
 /// One column axis and no reduction: cut into tasks anywhere. Its extent is always a size of the launch, so
 /// that tensors of all sizes share the kernel.
 bool is_flat(const Kernel& k);
+
+/// A kernel of single elements as one for every extent and every count of its folds.
+struct AnySize {
+  Kernel kernel;           ///< canonical; its dims are symbols of its own, the extent first
+  std::vector<Dim> sizes;  ///< the values of those dims in the kernel that it was made from
+};
+/// Nothing unless `k` has at most one axis, reduces nothing and stores an element per point.
+std::optional<AnySize> any_size(const Kernel& k);
+/// The case of one element of a kernel made by any_size, which has no axis: a kernel made by any_size, with
+/// the same dims but for the extent.
+Kernel one_element(const Kernel& any);
 
 /// Rows of one task: a fixed function of the sizes, so that partial results and bits never depend on threads.
 Dim rows_per_task(const Kernel& k);

@@ -49,6 +49,8 @@ enum class OpKind : uint8_t {
   view,         ///< affine index map with bounds; no arithmetic
   gather,       ///< index map that reads a tensor
   scatter,      ///< combine at computed indices, deterministic order
+  scan,         ///< attr 0 "dim": each element combines those before it along the dim
+  sort,         ///< order of elements along attr 0 "dim", and searches in what is sorted
   contract,     ///< sums of products over index sets: dot_general
   effect,       ///< collective, host callback
 };
@@ -129,10 +131,10 @@ struct OpDef {
   /// View kind: the layout that reads `in` without a copy, or nothing when one is needed. Null: always
   /// copies.
   std::optional<ViewLayout> (*view)(const TensorRef& in, const Attrs&) = nullptr;
-  /// Elementwise and reduce kind: the scalar body for writers, "{0} + {1}" or "kn::<op>({0})"; reduce: the
-  /// combine of {0} and {1}, empty where it carries indices (argmax). Beside operands a body may name {T},
-  /// the result's element type; {value}, attribute 0; {index}, the index along attribute 0; {flat}, the
-  /// row-major index.
+  /// For writers: the scalar body, "{0} + {1}" or "kn::<op>({0})"; reduce and scatter: the combine of {0} and
+  /// {1}, empty where it carries indices (argmax); scan: what a line carries (codegen/prelude/scan.h). Beside
+  /// operands a body may name {T}, the result's element type; {value}, attribute 0; {index}, the index along
+  /// attribute 0; {flat}, the row-major index.
   std::string_view body = {};
   double flops = 1;        ///< per output element (reduce: per input element)
   double lo = -2, hi = 2;  ///< domain of inputs for generated tests

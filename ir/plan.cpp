@@ -16,7 +16,7 @@ namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "KPLN";
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 6;
 constexpr size_t kHeaderBytes = 4 + 1 + 16;
 constexpr int kMaxDimNesting = 64;  // parse_dim recurses once per parenthesis
 
@@ -141,6 +141,12 @@ void write_launch(Writer& w, const Launch& l) {
   w.i(l.scratch_bytes);
   w.u(l.barrier_before);
   w.i(l.profile);
+  w.ints(l.writes);
+  w.u(l.parts.size());
+  for (const LaunchPart& p : l.parts) {
+    w.i(p.tasks);
+    w.i(p.elements);
+  }
 }
 
 Launch read_launch(Reader& r) {
@@ -153,6 +159,12 @@ Launch read_launch(Reader& r) {
   l.scratch_bytes = r.i32();
   l.barrier_before = r.flag();
   l.profile = r.i32();
+  l.writes = r.ints();
+  l.parts.resize(r.count());
+  for (LaunchPart& p : l.parts) {
+    p.tasks = r.i32();
+    p.elements = r.i32();
+  }
   return l;
 }
 
@@ -319,9 +331,19 @@ void FaultFinder::launch(const Launch& l, size_t at) {
         kernel ? "kernel of launch" : "collective of launch", at);
   for (const int32_t b : l.buffers)
     index(b, static_cast<int64_t>(plan.buffers.size()), false, "a buffer of launch", at);
+  for (const int32_t w : l.writes)
+    index(w, static_cast<int64_t>(l.buffers.size()), false, "a written buffer of launch", at);
   for (const DimIndex d : l.dims) dim(d, false, "a dim of launch", at);
   dim(l.tasks, true, "tasks of launch", at);
   dim(l.scratch_bytes, true, "scratch of launch", at);
+  for (const LaunchPart& p : l.parts) {
+    dim(p.tasks, false, "tasks of a part of launch", at);
+    dim(p.elements, false, "elements of a part of launch", at);
+  }
+  const size_t parts = std::max<size_t>(l.parts.size(), 1);
+  if ((l.buffers.size() % parts != 0 || l.dims.size() % parts != 0) && fault.empty())
+    fault = fmt::format("launch {} has {} buffers and {} dims for {} parts", at, l.buffers.size(),
+                        l.dims.size(), parts);
   index(l.profile, static_cast<int64_t>(plan.profile.size()), true, "profile row of launch", at);
 }
 
@@ -416,6 +438,9 @@ std::string launch_text(const Plan& plan, const Launch& l) {
   for (size_t i = 0; i < l.dims.size(); ++i) out += (i ? ", " : "") + dim_text(plan, l.dims[i]);
   out += fmt::format("] tasks={}", dim_text(plan, l.tasks));
   if (l.scratch_bytes >= 0) out += fmt::format(" scratch={}", dim_text(plan, l.scratch_bytes));
+  for (size_t i = 0; i < l.parts.size(); ++i)
+    out += fmt::format("{}{}", i ? ", " : " parts=[", dim_text(plan, l.parts[i].tasks));
+  if (!l.parts.empty()) out += "]";
   if (l.profile < 0 || static_cast<size_t>(l.profile) >= plan.profile.size()) return out;
   const ProfileRow& p = plan.profile[l.profile];
   out += fmt::format("  // {}", p.name);

@@ -61,6 +61,12 @@ enum class LaunchKind : uint8_t {
   wait,    ///< returns when a collective that was started is done
 };
 
+/// One part of a launch that does several: the kernel over buffers and dims of its own.
+struct LaunchPart {
+  DimIndex tasks = -1;
+  DimIndex elements = -1;  ///< of all its tasks: threads share a launch by elements
+};
+
 /// One launch. Launches run in order; those between two barriers are independent of each other.
 struct Launch {
   int32_t kernel = -1;           ///< in Plan::kernels; of a start or wait: in Plan::collectives
@@ -71,6 +77,10 @@ struct Launch {
   bool barrier_before = true;    ///< all earlier launches must have finished
   int32_t profile = -1;          ///< row of Plan::profile
   LaunchKind kind = LaunchKind::kernel;
+  std::vector<int32_t> writes = {};  ///< places in `buffers` of all that a kernel writes
+  /// Parts that are independent of each other. `buffers` and `dims` are then those of the first, of the
+  /// second and so on, equally many each, and `tasks` all of them. Empty: one, which is the whole.
+  std::vector<LaunchPart> parts = {};
 };
 
 /// What a profile table and `explain` print for a launch.

@@ -187,6 +187,7 @@ class Simplifier {
     const Value x = in[0];
     if (o == op("cat")) return in.size() == 1 ? x : Value{};
     if (o == op("pad")) return pad(x, attrs);
+    if (o == op("skew")) return skew(x, attrs);
     if (const std::optional<double> c = constant(x))
       return constant_of(*c, infer_type(o, {{g_.type(x)}}, attrs));
     if (o == op("expand")) return expand(x, dims(attrs, 0));
@@ -194,7 +195,18 @@ class Simplifier {
     if (o == op("permute")) return permute(x, ints(attrs, 0));
     if (o == op("slice")) return slice(x, attrs);
     if (o == op("flip")) return flip(x, ints(attrs, 0));
+    if (o == op("window")) return window(x, attrs);
     return {};
+  }
+
+  /// Windows of one element, each the next one.
+  Value window(Value x, const Attrs& attrs) {
+    if (std::get<int64_t>(attrs[1]) != 1 || std::get<int64_t>(attrs[2]) != 1) return {};
+    return reshape(x, infer_type(op("window"), {{g_.type(x)}}, attrs).shape);
+  }
+  Value skew(Value x, const Attrs& attrs) {
+    const Dim& size = g_.type(x).shape[static_cast<size_t>(std::get<int64_t>(attrs[0]))];
+    return std::get<int64_t>(attrs[1]) == 0 && dims(attrs, 2)[0] == size ? x : Value{};
   }
 
   Value pad(Value x, const Attrs& attrs) {

@@ -295,6 +295,11 @@ class DimParser {
 
 Dim parse_dim(std::string_view text) { return DimParser(text).parse(); }
 
+bool divisible(const Dim& d, int64_t n) {
+  if (n == 1) return true;
+  return d.is_const() ? d.value() % n == 0 : mod(d, Dim(n)).is(0);
+}
+
 Dim numel(const Shape& shape) {
   Dim n(1);
   for (const Dim& d : shape) n = n * d;

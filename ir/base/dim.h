@@ -59,6 +59,8 @@ Dim parse_dim(std::string_view text);
 
 using Shape = std::vector<Dim>;
 
+/// Whether `d` is a multiple of n for all values of its symbols.
+bool divisible(const Dim& d, int64_t n);
 /// Product of the dims; 1 for a 0-d shape.
 Dim numel(const Shape& shape);
 /// "[B, 784]" without spaces: "[B,784]".

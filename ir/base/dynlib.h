@@ -20,12 +20,31 @@ class DynLib {
   /// made global. Nothing if it cannot be opened; `error` then says why.
   static std::optional<DynLib> open(const std::string& path, std::string& error);
 
+  /// Leaves the library open for the life of the process: threads of its own may run in it.
+  void keep() { handle_ = nullptr; }
+
   /// Address of a symbol, or null if the library has none of that name.
   void* symbol(const char* name) const;
 
  private:
   explicit DynLib(void* handle) : handle_(handle) {}
   void* handle_ = nullptr;
+};
+
+/// Fills a table with functions of a library, and remembers by name what the library lacks.
+class FunctionFinder {
+ public:
+  explicit FunctionFinder(const DynLib& library) : library_(library) {}
+  template <typename F>
+  void operator()(F*& member, const char* name) {
+    member = reinterpret_cast<F*>(library_.symbol(name));
+    if (!member) missing_.emplace_back(name);
+  }
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  const DynLib& library_;
+  std::vector<std::string> missing_;
 };
 
 /// Folder of the file that `address` was mapped from, with a final slash; "" if unknown.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ir/base/error.h"
+#include "ir/base/special.h"
 
 namespace kiln {
 
@@ -66,12 +67,6 @@ constexpr auto kFloorDivide = [](auto x, auto y) {
 };
 constexpr auto kSign = [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); };
 
-// Not std::lgamma, which writes a global.
-double log_gamma(double x) {
-  int sign;
-  return lgamma_r(x, &sign);
-}
-
 double sigmoid(double x) {
   const double z = std::exp(-std::fabs(x));
   return (x < 0 ? z : 1.0) / (1.0 + z);
@@ -100,10 +95,14 @@ constexpr Intrinsic kRows[] = {
         {"cos", "kn::cos", "cosf", "cos", "cosine of radians"}, 1.5, 1),
     smooth<1, [](double x) { return std::cosh(x); }>(
         {"cosh", "kn::cosh", "coshf", "cosh", "hyperbolic cosine"}, 1, 2),
+    smooth<1, special::digamma>(
+        {"digamma", "kn::digamma", "kn::digamma", "kn::digamma", "derivative of log |gamma(x)|"}, 1, 8),
     smooth<1, [](double x) { return std::erf(x); }>({"erf", "kn::erf", "erff", "erf", "error function"},
                                                     1.5, 2),
     smooth<1, [](double x) { return std::erfc(x); }>(
         {"erfc", "kn::erfc", "erfcf", "erfc", "1 - erf(x), exact far right"}, 1, 3),
+    smooth<1, special::erfinv>(
+        {"erfinv", "kn::erfinv", "kn::erfinv", "kn::erfinv", "inverse error function"}, 1, 4),
     smooth<1, [](double x) { return std::exp(x); }>({"exp", "kn::exp", "expf", "exp", "e^x"}, 1, 1),
     smooth<1, [](double x) { return std::exp2(x); }>(
         {"exp2", "kn::exp2", "exp2f", "exp2", "2^x"}, 1, 1),
@@ -117,7 +116,7 @@ constexpr Intrinsic kRows[] = {
         {"fma", "kn::fma", "fmaf", "fma", "x y + z, rounded once"}),
     exact<2, [](auto x, auto y) { return std::fmod(x, y); }>(
         {"fmod", "kn::fmod", "fmodf", "fmod", "remainder of x / y with the sign of x"}),
-    smooth<1, [](double x) { return log_gamma(x); }>(
+    smooth<1, special::log_gamma>(
         {"lgamma", "kn::lgamma", "lgammaf", "lgamma", "log |gamma(x)|"}, 1, 5),
     smooth<1, [](double x) { return std::log(x); }>({"log", "kn::log", "logf", "log", "natural logarithm"},
                                                     1, 1),
@@ -148,6 +147,8 @@ constexpr Intrinsic kRows[] = {
         {"tan", "kn::tan", "tanf", "tan", "tangent of radians"}, 1, 1),
     smooth<1, [](double x) { return std::tanh(x); }>(
         {"tanh", "kn::tanh", "tanhf", "tanh", "hyperbolic tangent"}, 2, 2),
+    smooth<1, special::trigamma>(
+        {"trigamma", "kn::trigamma", "kn::trigamma", "kn::trigamma", "derivative of digamma"}, 1, 5),
     exact<1, [](auto x) { return std::trunc(x); }>(
         {"trunc", "kn::trunc", "truncf", "trunc", "toward zero to an integer"}),
 };

@@ -61,13 +61,17 @@ Type take_along_infer(const InferArgs& a) {
   want_along(a);
   return {a.in[0].dtype, a.in[1].shape};
 }
-Type scatter_add_infer(const InferArgs& a) {
+Type scatter_infer(const InferArgs& a) {
   want_along(a);
-  want_number(a, 0);
   const Type expected{a.in[0].dtype, a.in[1].shape};
   if (a.in[2] != expected)
     a.fail("source has the wrong type; got {}, expected {}", a.in[2].str(), expected.str());
   return a.in[0];
+}
+
+Type scatter_number_infer(const InferArgs& a) {
+  want_number(a, 0);
+  return scatter_infer(a);
 }
 
 // --- evaluation ---
@@ -184,11 +188,52 @@ void take_along_eval(const EvalArgs& a) {
   each_along(x.ref, a.in[1], static_cast<size_t>(integer(a.attrs, 0)), "take_along",
              [&](int64_t i, int64_t at) { std::copy_n(from + at * size, size, to + i * size); });
 }
-void scatter_add_eval(const EvalArgs& a) {
+/// F::f(old, new) for every source, in the order of the indices.
+template <typename F>
+void scatter_eval(const EvalArgs& a) {
   accumulate(a, [&](auto* acc, const auto* src) {
-    each_along(a.in[0], a.in[1], static_cast<size_t>(integer(a.attrs, 0)), "scatter_add",
-               [&](int64_t i, int64_t at) { add_to(acc[at], src[i]); });
+    each_along(a.in[0], a.in[1], static_cast<size_t>(integer(a.attrs, 0)), F::kName,
+               [&](int64_t i, int64_t at) { F::f(acc[at], src[i]); });
   });
+}
+struct ScatterAdd {
+  static constexpr const char* kName = "scatter_add";
+  template <typename C>
+  static void f(C& to, C v) {
+    add_to(to, v);
+  }
+};
+struct ScatterProd {
+  static constexpr const char* kName = "scatter_prod";
+  template <typename C>
+  static void f(C& to, C v) {
+    if constexpr (std::is_same_v<C, int64_t>) to = C(uint64_t(to) * uint64_t(v));
+    else to *= v;
+  }
+};
+struct ScatterAmax {
+  static constexpr const char* kName = "scatter_amax";
+  template <typename C>
+  static void f(C& to, C v) {
+    to = to > v || to != to ? to : v;
+  }
+};
+struct ScatterAmin {
+  static constexpr const char* kName = "scatter_amin";
+  template <typename C>
+  static void f(C& to, C v) {
+    to = to < v || to != to ? to : v;
+  }
+};
+/// Moves elements as they are.
+void scatter_set_eval(const EvalArgs& a) {
+  copy_elements(a.in[0], a.out[0]);
+  const HostTensor src = contiguous({a.in[2], nullptr});
+  const auto size = static_cast<int64_t>(dtype_size(src.ref.dtype));
+  const char* from = static_cast<const char*>(src.ref.data);
+  char* to = static_cast<char*>(a.out[0].data);
+  each_along(a.in[0], a.in[1], static_cast<size_t>(integer(a.attrs, 0)), "scatter",
+             [&](int64_t i, int64_t at) { std::copy_n(from + i * size, size, to + at * size); });
 }
 
 // --- derivatives ---
@@ -206,6 +251,54 @@ std::vector<Value> scatter_add_grad(const GradArgs& a) {
   return {a.grad[0], Value{},
           a.needs[2] ? a.b.emit(op("take_along"), {a.grad[0], a.in[1]}, a.attrs) : Value{}};
 }
+/// What was overwritten gets nothing; each source that of its place, also one that a later one overwrote, as
+/// in PyTorch.
+std::vector<Value> scatter_grad(const GradArgs& a) {
+  Builder& b = a.b;
+  Value base, src;
+  if (a.needs[0]) {
+    const Value none = b.constant(0, b.type(a.in[2]));
+    base = b.emit(op("scatter"), {a.grad[0], a.in[1], none}, a.attrs);
+  }
+  if (a.needs[2]) src = b.emit(op("take_along"), {a.grad[0], a.in[1]}, a.attrs);
+  return {base, Value{}, src};
+}
+/// out / x times the gradient, as for prod: a single zero gets the product of the others.
+/// Source: PyTorch's scatter_reduce_backward.
+std::vector<Value> scatter_prod_grad(const GradArgs& a) {
+  Builder& b = a.b;
+  const Value base = a.in[0], idx = a.in[1], src = a.in[2], g = a.grad[0];
+  const auto is_zero = [&](Value x) { return b.emit(op("eq"), {x, zeros_like(b, x)}); };
+  const auto along = [&](Value x) { return b.emit(op("take_along"), {x, idx}, a.attrs); };
+  Value for_base, for_src;
+  if (a.needs[0]) {
+    const Value masked = where(b, is_zero(base), b.constant_like(1, base), base);
+    const Value result = b.emit(op("scatter_prod"), {masked, idx, src}, a.attrs);
+    for_base = div(b, mul(b, g, result), masked);
+  }
+  if (a.needs[2]) {
+    const Value one = b.constant_like(1, src), zero = is_zero(src);
+    const Value counted =
+        b.emit(op("scatter_add"), {zeros_like(b, base), idx, b.cast(zero, b.type(src).dtype)}, a.attrs);
+    const Value single = b.emit(op("logical_and"), {zero, b.emit(op("eq"), {along(counted), one})});
+    const Value others = b.emit(op("scatter_prod"), {base, idx, where(b, single, one, src)}, a.attrs);
+    const Value quotient = div(b, along(mul(b, g, a.out[0])), where(b, zero, one, src));
+    for_src = where(b, single, mul(b, along(g), along(others)), quotient);
+  }
+  return {for_base, Value{}, for_src};
+}
+/// All that are as large as the result share the gradient evenly.
+std::vector<Value> scatter_extremum_grad(const GradArgs& a) {
+  Builder& b = a.b;
+  const Value idx = a.in[1], out = a.out[0];
+  const DType t = b.type(out).dtype;
+  const Value base_hits = b.cast(b.emit(op("eq"), {a.in[0], out}), t);
+  const Value best = b.emit(op("take_along"), {out, idx}, a.attrs);
+  const Value src_hits = b.cast(b.emit(op("eq"), {a.in[2], best}), t);
+  const Value share = div(b, a.grad[0], b.emit(op("scatter_add"), {base_hits, idx, src_hits}, a.attrs));
+  return {mul(b, base_hits, share), Value{},
+          a.needs[2] ? mul(b, src_hits, b.emit(op("take_along"), {share, idx}, a.attrs)) : Value{}};
+}
 
 // clang-format off
 constinit const OpDef rows[] = {
@@ -219,11 +312,33 @@ constinit const OpDef rows[] = {
      .source = "torch.gather"},
     {.name = "index_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
      .infer = index_add_infer, .grad = index_add_grad, .eval = index_add_eval,
+     .body = "kn::add({0}, {1})",
      .doc = "base with src added at the places take reads.", .source = "torch.Tensor.index_add"},
     {.name = "scatter_add", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
-     .infer = scatter_add_infer, .grad = scatter_add_grad, .eval = scatter_add_eval,
+     .infer = scatter_number_infer, .grad = scatter_add_grad, .eval = scatter_eval<ScatterAdd>,
+     .body = "kn::add({0}, {1})",
      .doc = "base with src added at the places take_along reads.",
      .source = "torch.Tensor.scatter_add"},
+    {.name = "scatter", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = scatter_infer, .grad = scatter_grad, .eval = scatter_set_eval,
+     .body = "{1}", .flops = 0,
+     .doc = "base with src put at the places take_along reads; the last one stays.",
+     .source = "torch.Tensor.scatter"},
+    {.name = "scatter_prod", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = scatter_number_infer, .grad = scatter_prod_grad, .eval = scatter_eval<ScatterProd>,
+     .body = "kn::mul({0}, {1})",
+     .doc = "base times src at the places take_along reads.",
+     .source = "torch.Tensor.scatter_reduce"},
+    {.name = "scatter_amax", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = scatter_number_infer, .grad = scatter_extremum_grad, .eval = scatter_eval<ScatterAmax>,
+     .body = "kn::max({0}, {1})",
+     .doc = "The larger of base and src at the places take_along reads. Ties share the gradient.",
+     .source = "torch.Tensor.scatter_reduce"},
+    {.name = "scatter_amin", .kind = OpKind::scatter, .attrs = dim_attrs, .inputs = 3,
+     .infer = scatter_number_infer, .grad = scatter_extremum_grad, .eval = scatter_eval<ScatterAmin>,
+     .body = "kn::min({0}, {1})",
+     .doc = "The smaller of base and src at the places take_along reads. Ties share the gradient.",
+     .source = "torch.Tensor.scatter_reduce"},
 };
 // clang-format on
 

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <numbers>
 
+#include "ir/base/special.h"
 #include "ir/ops/loops.h"
 #include "ir/ops/rules.h"
 
@@ -38,6 +39,13 @@ struct Acos { template <std::floating_point T> static T f(T x) { return std::aco
 struct Atan { template <std::floating_point T> static T f(T x) { return std::atan(x); } };
 struct Sinh { template <std::floating_point T> static T f(T x) { return std::sinh(x); } };
 struct Cosh { template <std::floating_point T> static T f(T x) { return std::cosh(x); } };
+struct Asinh { template <std::floating_point T> static T f(T x) { return std::asinh(x); } };
+struct Acosh { template <std::floating_point T> static T f(T x) { return std::acosh(x); } };
+struct Atanh { template <std::floating_point T> static T f(T x) { return std::atanh(x); } };
+struct Lgamma { template <std::floating_point T> static T f(T x) { return T(special::log_gamma(x)); } };
+struct Digamma { template <std::floating_point T> static T f(T x) { return T(special::digamma(x)); } };
+struct Trigamma { template <std::floating_point T> static T f(T x) { return T(special::trigamma(x)); } };
+struct Erfinv { template <std::floating_point T> static T f(T x) { return T(special::erfinv(x)); } };
 struct Tanh { template <std::floating_point T> static T f(T x) { return tanh_of(x); } };
 struct Sigmoid { template <std::floating_point T> static T f(T x) { return T(1) / (T(1) + std::exp(-x)); } };
 struct Erf { template <std::floating_point T> static T f(T x) { return std::erf(x); } };
@@ -84,6 +92,47 @@ std::vector<Value> atan_grad(const GradArgs& a) {
 }
 std::vector<Value> sinh_grad(const GradArgs& a) { return times(a, a.b.emit(op("cosh"), {a.in[0]})); }
 std::vector<Value> cosh_grad(const GradArgs& a) { return times(a, a.b.emit(op("sinh"), {a.in[0]})); }
+std::vector<Value> asinh_grad(const GradArgs& a) {
+  return times(a, a.b.emit(op("rsqrt"), {plus(a.b, mul(a.b, a.in[0], a.in[0]), 1)}));
+}
+std::vector<Value> acosh_grad(const GradArgs& a) {
+  return times(a, a.b.emit(op("rsqrt"), {plus(a.b, mul(a.b, a.in[0], a.in[0]), -1)}));
+}
+std::vector<Value> atanh_grad(const GradArgs& a) {
+  const Value x = a.in[0];
+  return {div(a.b, a.grad[0], sub(a.b, a.b.constant_like(1, x), mul(a.b, x, x)))};
+}
+std::vector<Value> lgamma_grad(const GradArgs& a) { return times(a, a.b.emit(op("digamma"), {a.in[0]})); }
+std::vector<Value> digamma_grad(const GradArgs& a) { return times(a, a.b.emit(op("trigamma"), {a.in[0]})); }
+/// -2 sum 1 / (x + k)^3, the first ten one by one and the others by their asymptotic series; mirrored below
+/// zero. Source: Abramowitz & Stegun 6.4.1, 6.4.7 and 6.4.13.
+std::vector<Value> trigamma_grad(const GradArgs& a) {
+  Builder& b = a.b;
+  const Value x = a.in[0], one = b.constant_like(1, x);
+  const auto e = [&](Op o, Value v) { return b.emit(o, {v}); };
+  const Value negative = b.emit(op("le"), {x, zeros_like(b, x)});
+  const Value y = where(b, negative, sub(b, one, x), x);
+  Shape apart = b.type(x).shape, terms = apart;
+  const auto dim = static_cast<int64_t>(apart.size());
+  apart.push_back(1), terms.push_back(10);
+  const Value k = b.cast(b.emit(op("iota"), {}, {dim, terms}), b.type(x).dtype);
+  const Value each = e(op("reciprocal"), add(b, b.expand(b.reshape(y, apart), terms), k));
+  const Value first = b.sum(mul(b, each, mul(b, each, each)), {dim});
+  const Value r = e(op("reciprocal"), plus(b, y, 10)), z = mul(b, r, r);
+  Value tail = b.constant_like(-691.0 / 210, z);
+  for (const double c : {5.0 / 6, -0.3, 1.0 / 6, -1.0 / 6, 0.5, 1.0}) tail = plus(b, mul(b, tail, z), c);
+  const Value right = neg(b, add(b, scale(b, first, 2), mul(b, z, add(b, tail, r))));
+  const Value angle = scale(b, sub(b, x, e(op("round"), x)), std::numbers::pi);
+  const Value s = e(op("reciprocal"), e(op("sin"), angle));
+  const Value mirror = scale(b, mul(b, e(op("cos"), angle), mul(b, s, mul(b, s, s))),
+                             -2 * std::numbers::pi * std::numbers::pi * std::numbers::pi);
+  return times(a, where(b, negative, add(b, mirror, right), right));
+}
+/// sqrt(pi) / 2 e^(y^2).
+std::vector<Value> erfinv_grad(const GradArgs& a) {
+  const Value e = a.b.emit(op("exp"), {mul(a.b, a.out[0], a.out[0])});
+  return times(a, scale(a.b, e, 0.5 / std::numbers::inv_sqrtpi));
+}
 std::vector<Value> tanh_grad(const GradArgs& a) {
   const Value y = a.out[0];
   return times(a, sub(a.b, a.b.constant_like(1, y), mul(a.b, y, y)));
@@ -153,6 +202,28 @@ constinit const OpDef rows[] = {
     {.name = "cosh", .infer = same_floating, .grad = cosh_grad, .eval = loops::eval<Cosh, 1>,
      .body = "kn::cosh({0})", .flops = 15, .lo = -3, .hi = 3,
      .doc = "Hyperbolic cosine.", .source = "torch.cosh"},
+    {.name = "asinh", .infer = same_floating, .grad = asinh_grad, .eval = loops::eval<Asinh, 1>,
+     .body = "kn::asinh({0})", .flops = 20, .lo = -3, .hi = 3,
+     .doc = "Inverse hyperbolic sine.", .source = "torch.asinh"},
+    {.name = "acosh", .infer = same_floating, .grad = acosh_grad, .eval = loops::eval<Acosh, 1>,
+     .body = "kn::acosh({0})", .flops = 20, .lo = 1.1, .hi = 4,
+     .doc = "Inverse hyperbolic cosine; NaN below 1.", .source = "torch.acosh"},
+    {.name = "atanh", .infer = same_floating, .grad = atanh_grad, .eval = loops::eval<Atanh, 1>,
+     .body = "kn::atanh({0})", .flops = 20, .lo = -0.9, .hi = 0.9,
+     .doc = "Inverse hyperbolic tangent.", .source = "torch.atanh"},
+    {.name = "lgamma", .infer = same_floating, .grad = lgamma_grad, .eval = loops::eval<Lgamma, 1>,
+     .body = "kn::lgamma({0})", .flops = 60, .lo = 0.3, .hi = 4,
+     .doc = "log |gamma(x)|.", .source = "torch.lgamma"},
+    {.name = "digamma", .infer = same_floating, .grad = digamma_grad, .eval = loops::eval<Digamma, 1>,
+     .body = "kn::digamma({0})", .flops = 80, .lo = 0.3, .hi = 4,
+     .doc = "Derivative of lgamma; NaN at negative integers.", .source = "torch.digamma"},
+    {.name = "trigamma", .infer = same_floating, .grad = trigamma_grad, .eval = loops::eval<Trigamma, 1>,
+     .body = "kn::trigamma({0})", .flops = 80, .lo = 0.3, .hi = 4,
+     .doc = "Derivative of digamma; infinite at 0 and negative integers.",
+     .source = "torch.polygamma(1, x)"},
+    {.name = "erfinv", .infer = same_floating, .grad = erfinv_grad, .eval = loops::eval<Erfinv, 1>,
+     .body = "kn::erfinv({0})", .flops = 60, .lo = -0.9, .hi = 0.9,
+     .doc = "Inverse of erf; infinite at -1 and 1, NaN beyond.", .source = "torch.erfinv"},
     {.name = "tanh", .infer = same_floating, .grad = tanh_grad, .eval = loops::eval<Tanh, 1>,
      .body = "kn::tanh({0})", .flops = 15, .lo = -3, .hi = 3,
      .doc = "Hyperbolic tangent.", .source = "torch.tanh"},

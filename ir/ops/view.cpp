@@ -273,6 +273,133 @@ std::vector<Value> cat_grad(const GradArgs& a) {
   }
   return out;
 }
+// --- window, skew ---
+
+constexpr AttrDef window_attrs[] = {{"dim", AttrKind::integer},
+                                    {"size", AttrKind::integer},
+                                    {"step", AttrKind::integer},
+                                    {"dilation", AttrKind::integer}};
+
+Type window_infer(const InferArgs& a) {
+  const Type& x = a.in[0];
+  const int64_t dim = integer(a.attrs, 0), size = integer(a.attrs, 1), step = integer(a.attrs, 2),
+                dilation = integer(a.attrs, 3);
+  want_dims(a, {&dim, 1}, x.rank(), "dim");
+  if (size < 1 || step < 1 || dilation < 1)
+    a.fail("size, step and dilation must be positive; got {}, {} and {}", size, step, dilation);
+  const Dim n = x.shape[dim], span = Dim(dilation) * Dim(size - 1) + Dim(1);
+  if (n.is_const() && n.value() < span.value())
+    a.fail("dim {} of {} is shorter than a window; expected at least {}", dim, x.str(), span.value());
+  Type t = x;
+  t.shape[dim] = floordiv(n - span, Dim(step)) + Dim(1);
+  t.shape.insert(t.shape.begin() + dim + 1, Dim(size));
+  return t;
+}
+std::optional<ViewLayout> window_view(const TensorRef& x, const Attrs& attrs) {
+  const auto dim = static_cast<ptrdiff_t>(integer(attrs, 0));
+  const int64_t size = integer(attrs, 1), step = integer(attrs, 2), dilation = integer(attrs, 3);
+  ViewLayout v{x.shape, x.strides, 0};
+  v.shape[dim] = (x.shape[dim] - dilation * (size - 1) - 1) / step + 1;
+  v.shape.insert(v.shape.begin() + dim + 1, size);
+  v.strides[dim] *= step;
+  v.strides.insert(v.strides.begin() + dim + 1, x.strides[dim] * dilation);
+  return v;
+}
+/// x with dim `dim` cut off or filled with zeros to `size`.
+Value resized(Builder& b, Value x, size_t dim, const Dim& size, const Dim& at_most) {
+  const Shape shape = b.type(x).shape;
+  const Shape none(shape.size(), Dim(0));
+  const std::vector<int64_t> gaps(shape.size(), 0);
+  if (shape[dim] == size) return x;
+  const bool shorter = shape[dim].is_const() && size.is_const() && shape[dim].value() < size.value();
+  const Dim to = shorter ? size : at_most;
+  if (!(shape[dim].is_const() && size.is_const()) || shorter) {
+    Shape high = none;
+    high[dim] = to - shape[dim];
+    x = b.emit(op("pad"), {x}, {none, high, gaps, 0.0});
+  }
+  if (shorter) return x;
+  Shape stops = shape;
+  stops[dim] = size;
+  return b.emit(op("slice"), {x}, {none, stops, std::vector<int64_t>(shape.size(), 1)});
+}
+
+/// Of windows without dilation: place k = step a + r of window w is element step (w + a) + r, so the a of one
+/// r are added up as windows of step 1 are, and the r lie side by side.
+Value coarse_window_grad(Builder& b, Value g, size_t dim, int64_t size, int64_t step, const Dim& n) {
+  const int64_t parts = (size + step - 1) / step;
+  g = resized(b, g, dim + 1, Dim(parts * step), Dim(parts * step));
+  Shape shape = b.type(g).shape;
+  const auto at = static_cast<int64_t>(dim);
+  if (parts > 1) {
+    shape[dim + 1] = Dim(parts);
+    shape.insert(shape.begin() + at + 2, Dim(step));
+    const Value split = b.reshape(g, shape);
+    g = b.sum(b.emit(op("skew"), {split}, {at, int64_t{1}, Shape{shape[dim] + Dim(parts - 1)}}), {at + 1});
+    shape = b.type(g).shape;
+  }
+  shape[dim] = shape[dim] * Dim(step);
+  shape.erase(shape.begin() + at + 1);
+  return resized(b, b.reshape(g, shape), dim, n, n + Dim(step));
+}
+
+/// Windows are laid out at their steps with gaps between, each element moved to its place, and added up.
+std::vector<Value> window_grad(const GradArgs& a) {
+  Builder& b = a.b;
+  const int64_t dim = integer(a.attrs, 0), step = integer(a.attrs, 2), dilation = integer(a.attrs, 3);
+  const Dim n = b.type(a.in[0]).shape[dim];
+  Value g = a.grad[0];
+  if (step > 1 && dilation == 1)
+    return {coarse_window_grad(b, g, static_cast<size_t>(dim), integer(a.attrs, 1), step, n)};
+  if (step > 1) {
+    const size_t rank = b.type(g).shape.size();
+    std::vector<int64_t> gaps(rank, 0);
+    gaps[static_cast<size_t>(dim)] = step - 1;
+    const Shape none(rank, Dim(0));
+    g = b.emit(op("pad"), {g}, {none, none, gaps, 0.0});
+  }
+  return {b.sum(b.emit(op("skew"), {g}, {dim, dilation, Shape{n}}), {dim + 1})};
+}
+
+constexpr AttrDef skew_attrs[] = {
+    {"dim", AttrKind::integer}, {"by", AttrKind::integer}, {"size", AttrKind::dims}};
+
+Type skew_infer(const InferArgs& a) {
+  const int64_t dim = integer(a.attrs, 0), next = dim + 1;
+  want_dims(a, {&dim, 1}, a.in[0].rank(), "dim");
+  want_dims(a, {&next, 1}, a.in[0].rank(), "the dim after dim");
+  const Shape& size = dims(a.attrs, 2);
+  if (size.size() != 1 || (size[0].is_const() && size[0].value() < 0))
+    a.fail("takes one size, not negative; got {}", shape_str(size));
+  Type t = a.in[0];
+  t.shape[dim] = size[0];
+  return t;
+}
+void skew_eval(const EvalArgs& a) {
+  const auto dim = static_cast<size_t>(integer(a.attrs, 0));
+  const int64_t by = integer(a.attrs, 1);
+  const TensorRef &x = a.in[0], &out = a.out[0];
+  const Attrs fill = {0.0, out.dtype, Shape(out.shape.begin(), out.shape.end())};
+  def(op("constant")).eval({{}, a.out, fill});
+  if (x.numel() == 0 || out.numel() == 0) return;
+  for (int64_t k = 0; k < x.shape[dim + 1]; ++k) {
+    const int64_t begin = std::max<int64_t>(0, k * by);
+    const int64_t end = std::min(out.shape[dim], x.shape[dim] + k * by);
+    if (begin >= end) continue;
+    const auto column = [&](const TensorRef& whole, int64_t first) {
+      ViewLayout v{whole.shape, whole.strides, first * whole.strides[dim] + k * whole.strides[dim + 1]};
+      v.shape[dim] = end - begin;
+      v.shape[dim + 1] = 1;
+      return part(whole, v);
+    };
+    copy_elements(column(x, begin - k * by), column(out, begin));
+  }
+}
+std::vector<Value> skew_grad(const GradArgs& a) {
+  const int64_t dim = integer(a.attrs, 0);
+  return {
+      a.b.emit(op("skew"), {a.grad[0]}, {dim, -integer(a.attrs, 1), Shape{a.b.type(a.in[0]).shape[dim]}})};
+}
 
 // clang-format off
 constinit const OpDef rows[] = {
@@ -299,6 +426,14 @@ constinit const OpDef rows[] = {
     {.name = "cat", .kind = OpKind::view, .attrs = dim_attrs, .inputs = -1, .infer = cat_infer,
      .grad = cat_grad, .eval = cat_eval, .flops = 0,
      .doc = "Joins operands along a dim.", .source = "torch.cat"},
+    {.name = "window", .kind = OpKind::view, .attrs = window_attrs, .infer = window_infer,
+     .grad = window_grad, .view = window_view, .flops = 0,
+     .doc = "Windows of a dim: it becomes two, the window and the place in it, i * step + k * dilation.",
+     .source = "torch.Tensor.unfold"},
+    {.name = "skew", .kind = OpKind::view, .attrs = skew_attrs, .infer = skew_infer,
+     .grad = skew_grad, .eval = skew_eval, .flops = 0,
+     .doc = "Element [i, k] of dims (dim, dim + 1) is x[i - k * by, k], 0 where there is none.",
+     .source = "the adjoint of torch.Tensor.unfold before its sum"},
 };
 // clang-format on
 

@@ -48,6 +48,19 @@ TEST(Access, PadBounds) {
                     " %1 = f32[7] pad %0 {low=[1], high=[2], interior=(0), value=0.}\n}"),
             "-1+a0*1;|-1+a0*1<4");
 }
+TEST(Access, WindowsAddPlaceAndStep) {
+  EXPECT_EQ(through("graph g {\n %0 = input f32[2,9] arg\n"
+                    " %1 = f32[2,3,3] window %0 {dim=1, size=3, step=2, dilation=2}\n}"),
+            "0+a0*1;0+a1*2+a2*2;");
+  EXPECT_EQ(through("graph g {\n %0 = input f32[N] arg\n"
+                    " %1 = f32[1+div(N-3,2),3] window %0 {dim=0, size=3, step=2, dilation=1}\n}"),
+            "0+a0*2+a1*1;");
+}
+TEST(Access, SkewBoundsWhatItMoves) {
+  EXPECT_EQ(through("graph g {\n %0 = input f32[4,3] arg\n"
+                    " %1 = f32[6,3] skew %0 {dim=0, by=1, size=[6]}\n}"),
+            "0+a0*1+a1*-1;0+a1*1;|0+a0*1+a1*-1<4");
+}
 TEST(Access, CatBoundsEachOperand) {
   const char* text =
       "graph g {\n %0 = input f32[2] arg\n %1 = input f32[3] arg\n %2 = f32[5] cat %0, %1 {dim=0}\n}";

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 
+#include "tests/ir/gradient_cases.h"
 #include "tests/ir/testing.h"
 
 namespace kiln {
@@ -15,119 +16,7 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
-using Emit = std::function<Value(GraphBuilder&, const std::vector<Value>&)>;
-
-/// One use of an op: the shapes of its float operands, their range, and how it is emitted.
-struct Case {
-  std::string name;
-  std::vector<Ints> shapes;
-  Emit emit;
-  double lo = -2, hi = 2;
-};
-
-Value index(GraphBuilder& b, const Shape& s, std::initializer_list<double> pattern) {
-  // The pattern repeated over the elements in row-major order.
-  const Dim n = numel(s);
-  Value flat = b.emit(op("iota"), {}, {int64_t{0}, Shape{n}});
-  Value out = b.constant_like(0, flat);
-  const Value period = b.constant_like(static_cast<double>(pattern.size()), flat);
-  const Value at = b.emit(op("remainder"), {flat, period});
-  double i = 0;
-  for (double p : pattern) {
-    const Value here = b.emit(op("eq"), {at, b.constant_like(i++, flat)});
-    out = b.emit(op("where"), {here, b.constant_like(p, flat), out});
-  }
-  return b.reshape(out, s);
-}
-
-auto with(Op o, Attrs attrs) {
-  return [=](GraphBuilder& b, const std::vector<Value>& x) { return b.emit(o, x, attrs); };
-}
-
-/// Gathers, scatters and contractions.
-std::vector<Case> place_cases() {
-  return {
-      {"take",
-       {{4, 3}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         return b.emit(op("take"), {x[0], index(b, {2, 3}, {1, -1, 1, 0})}, {int64_t{0}});
-       }},
-      {"take_along",
-       {{3, 4}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         return b.emit(op("take_along"), {x[0], index(b, {3, 2}, {3, 0, -1})}, {int64_t{1}});
-       }},
-      {"index_add",
-       {{3, 4}, {3, 5}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         return b.emit(op("index_add"), {x[0], index(b, {5}, {0, 3, 3, -4, 1}), x[1]}, {int64_t{1}});
-       }},
-      {"scatter_add",
-       {{3, 4}, {2, 4}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         return b.emit(op("scatter_add"), {x[0], index(b, {2, 4}, {0, 2, 2}), x[1]}, {int64_t{0}});
-       }},
-      {"dot_general", {{2, 3}, {3, 4}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{0}})},
-      {"dot_general", {{2, 3}, {4, 3}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{1}})},
-      {"dot_general", {{3, 2}, {3, 4}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{0}, Ints{0}})},
-      {"dot_general",
-       {{2, 3, 4, 2}, {2, 4, 2, 3}},
-       with(op("dot_general"), {Ints{1}, Ints{3}, Ints{3, 2}, Ints{2, 1}})},
-      {"dot_general", {{2, 0}, {0, 3}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{1}, Ints{0}})},
-      {"dot_general", {{3}, {2}}, with(op("dot_general"), {Ints{}, Ints{}, Ints{}, Ints{}})},
-      {"cast",
-       {{3}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         return b.emit(op("mul"), {x[0], b.cast(x[0], DType::f64)});
-       }},
-  };
-}
-
-/// Every differentiable op, in the forms that matter.
-std::vector<Case> cases() {
-  std::vector<Case> c = {
-      {"where",
-       {{3, 2}, {3, 2}},
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         const Value c = b.emit(op("lt"), {index(b, {3, 2}, {0, 1, 0}), index(b, {3, 2}, {1})});
-         return b.emit(op("where"), {c, x[0], x[1]});
-       }},
-      {"sum", {{3, 1, 4}}, with(op("sum"), {Ints{2, 1}})},
-      {"sum", {{}}, with(op("sum"), {Ints{}})},
-      {"prod", {{3, 4}}, with(op("prod"), {Ints{1}}), 0.5, 1.5},
-      {"amax", {{3, 4}}, with(op("amax"), {Ints{1}})},
-      {"amin", {{3, 4}}, with(op("amin"), {Ints{0, 1}})},
-      {"expand", {{3, 1}}, with(op("expand"), {Shape{2, 3, 4}})},
-      {"expand", {{}}, with(op("expand"), {Shape{5}})},
-      {"expand", {{1, 1, 2}}, with(op("expand"), {Shape{1, 3, 2}})},
-      {"permute", {{2, 3, 4}}, with(op("permute"), {Ints{2, 0, 1}})},
-      {"reshape", {{2, 6}}, with(op("reshape"), {Shape{3, 4}})},
-      {"slice", {{5, 4}}, with(op("slice"), {Shape{1, 0}, Shape{5, 3}, Ints{3, 1}})},
-      {"slice", {{5}}, with(op("slice"), {Shape{2}, Shape{2}, Ints{2}})},
-      {"slice", {{6}}, with(op("slice"), {Shape{1}, Shape{5}, Ints{2}})},
-      {"pad", {{2, 3}}, with(op("pad"), {Shape{1, 0}, Shape{0, 2}, Ints{2, 0}, 3.0})},
-      {"pad", {{0}}, with(op("pad"), {Shape{1}, Shape{1}, Ints{2}, 3.0})},
-      {"flip", {{2, 3}}, with(op("flip"), {Ints{1}})},
-      {"cat", {{2, 3}, {2, 1}, {2, 0}}, with(op("cat"), {int64_t{1}})},
-      {"all_reduce",
-       {{2, 3}, {5}},  // at 0 and 8 of the flat result; the rest is padding
-       [](GraphBuilder& b, const std::vector<Value>& x) {
-         const Value flat = b.emit(op("all_reduce"), x, {int64_t{0}, DType::f64});
-         const auto piece = [&](int64_t from, int64_t to) {
-           return b.emit(op("slice"), {flat}, {Shape{Dim(from)}, Shape{Dim(to)}, Ints{1}});
-         };
-         return b.emit(op("cat"), {piece(0, 6), piece(8, 13)}, {int64_t{0}});
-       }},
-  };
-  for (Case& p : place_cases()) c.push_back(std::move(p));
-  for (const OpDef* d : all_ops()) {
-    if (d->kind != OpKind::elementwise || !d->grad || d->name == "cast" || d->name == "where") continue;
-    for (const Ints& s : {Ints{2, 3}, Ints{}, Ints{0}})
-      c.push_back({std::string(d->name), std::vector<Ints>(static_cast<size_t>(d->inputs), s),
-                   with(*find_op(d->name), {}), d->lo, d->hi});
-  }
-  return c;
-}
+using Case = GradientCase;
 
 /// x -> loss, a 0-d f64, as a graph with one input per operand; the gradient's graph has the loss's gradients
 /// as outputs.
@@ -220,7 +109,7 @@ std::vector<HostTensor> operands(const Case& c) {
 
 TEST(Autodiff, EveryRuleMatchesDifferences) {
   std::map<std::string, int> seen;
-  for (const Case& c : cases()) {
+  for (const Case& c : gradient_cases()) {
     SCOPED_TRACE(
         fmt::format("{} of {} operands, the first of rank {}", c.name, c.shapes.size(), c.shapes[0].size()));
     ++seen[c.name];
@@ -229,6 +118,7 @@ TEST(Autodiff, EveryRuleMatchesDifferences) {
     std::vector<Value> grads;
     const Function second = gradient_of(f, grads);
     for (Value g : grads) EXPECT_TRUE(g.valid());
+    SCOPED_TRACE("second derivative");
     check_gradients(second, operands(c));
   }
   for (const OpDef* d : all_ops())
@@ -273,6 +163,77 @@ TEST(Autodiff, StatedValuesAtKinks) {
   EXPECT_EQ(gradients_at(op("prod"), {vec({0, 0, 3})}, {Ints{0}})[0], (Numbers{0, 0, 0}));
   EXPECT_EQ(gradients_at(op("prod"), {vec({2, 4, 3})}, {Ints{0}})[0], (Numbers{12, 6, 8}));
   EXPECT_EQ(gradients_at(op("sqrt"), {vec({0})})[0], Numbers{INFINITY});
+}
+
+TEST(Autodiff, RunningProductsAreExactWithZeros) {
+  for (const std::vector<double>& at : std::vector<std::vector<double>>{
+           {2, 0, 3, 5}, {0, 3, 5, 2}, {2, 3, 5, 0}, {2, 0, 3, 0}, {0, 0, 3, 5}, {0, 0, 0, 0}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(at, ",")));
+    const Function f = function_of({"cumprod", {{4}}, with(op("cumprod"), {int64_t{0}})});
+    check_gradients(f, {tensor(DType::f64, {4}, at)});
+  }
+}
+
+TEST(Autodiff, ScatteredProductsAreExactWithZeros) {
+  // Both sources go to place 1.
+  const auto at = [](const std::vector<double>& base, const std::vector<double>& src) {
+    const Function f = function_of(
+        {"scatter_prod", {{2}, {2}}, [](GraphBuilder& b, const std::vector<Value>& x) {
+           return b.emit(op("scatter_prod"), {x[0], index_pattern(b, {2}, {1}), x[1]}, {int64_t{0}});
+         }});
+    check_gradients(f, {tensor(DType::f64, {2}, base), tensor(DType::f64, {2}, src)});
+  };
+  at({2, 3}, {5, 0});
+  at({2, 3}, {0, 0});
+  at({2, 0}, {5, 7});
+  at({0, 0}, {0, 7});
+}
+
+/// The gradient of windows of a size known at the call is that of the same size known before.
+TEST(Autodiff, WindowsOfSymbolicSize) {
+  for (const int64_t size : {2, 3, 5})
+    for (const int64_t step : {1, 2, 3, 6})
+      for (const int64_t n : {5, 6, 7, 8, 11}) {
+        const auto grad = [&](const Dim& extent) {
+          Graph g;
+          const Value x = g.add_input({DType::f64, {extent}}, InputKind::arg, "");
+          GraphBuilder b(g);
+          const Value w = b.emit(op("window"), {x}, {int64_t{0}, size, step, int64_t{1}});
+          const Value loss = b.sum(b.emit(op("mul"), {w, w}), {0, 1});
+          g.add_output(gradients(g, loss, {x})[0]);
+          verify(g);
+          std::vector<double> v;
+          for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<double>(i + 1));
+          return numbers(interpret(g, std::vector<HostTensor>{tensor(DType::f64, {n}, v)})[0]);
+        };
+        EXPECT_EQ(grad(Dim::symbol("N")), grad(Dim(n))) << size << " " << step << " " << n;
+      }
+}
+
+TEST(Autodiff, ScattersShareAndOverwrite) {
+  const auto grads = [](Op o, const std::vector<double>& base, const std::vector<double>& src) {
+    Graph g;
+    const Value x = g.add_input({DType::f32, {3}}, InputKind::arg, "");
+    const Value i = g.add_input({DType::i64, {3}}, InputKind::arg, "");
+    const Value y = g.add_input({DType::f32, {3}}, InputKind::arg, "");
+    GraphBuilder b(g);
+    const Value out = b.emit(o, {x, i, y}, {int64_t{0}});
+    for (Value v : gradients(g, b.sum(out, {0}), {x, y})) g.add_output(v);
+    std::vector<std::vector<double>> v;
+    for (const HostTensor& t :
+         interpret(g, std::vector<HostTensor>{vec(base), tensor(DType::i64, {3}, {0, 0, 1}), vec(src)}))
+      v.push_back(numbers(t));
+    return v;
+  };
+  const auto set = grads(op("scatter"), {1, 2, 3}, {4, 5, 6});
+  EXPECT_EQ(set[0], (Numbers{0, 0, 1}));
+  EXPECT_EQ(set[1], (Numbers{1, 1, 1}));  // also what was overwritten, as in PyTorch
+  const auto most = grads(op("scatter_amax"), {4, 7, 3}, {4, 4, 6});
+  EXPECT_EQ(most[0], (Numbers{1.0f / 3, 1, 1}));
+  EXPECT_EQ(most[1], (Numbers{1.0f / 3, 1.0f / 3, 0}));
+  const auto least = grads(op("scatter_amin"), {4, 7, 3}, {4, 5, 7});
+  EXPECT_EQ(least[0], (Numbers{0.5, 0.5, 1}));
+  EXPECT_EQ(least[1], (Numbers{0.5, 0, 0.5}));
 }
 
 TEST(Autodiff, RulesEmitFewNodes) {

@@ -169,6 +169,40 @@ TEST(Fuse, ViewsMakeNoKernels) {
             1u);
 }
 
+TEST(Fuse, WindowsAndSkewsMakeNoKernels) {
+  // A pool and its gradient.
+  EXPECT_EQ(kernels(R"(graph g {
+  %0 = input f32[6,40] arg
+  %1 = f32[6,19,3] window %0 {dim=1, size=3, step=2, dilation=1}
+  %2 = f32[6,19] amax %1 {dims=(2)}
+  output %2
+})"),
+            1u);
+  EXPECT_EQ(kernels(R"(graph g {
+  %0 = input f32[6,38,3] arg
+  %1 = f32[6,40,3] skew %0 {dim=1, by=1, size=[40]}
+  %2 = f32[6,40] sum %1 {dims=(2)}
+  output %2
+})"),
+            1u);
+}
+
+TEST(Fuse, ScansSortsAndScattersStandAlone) {
+  const std::string s = fused(R"(graph g {
+  %0 = input f32[6,4] arg
+  %1 = input i64[6,4] arg
+  %2 = f32[6,4] exp %0
+  %3 = f32[6,4] cumsum %2 {dim=1}
+  %4 = i64[6,4] argsort %3 {dim=1, descending=true}
+  %5 = f32[6,4] scatter_amax %3, %1, %2 {dim=1}
+  %6 = f32[6,4] neg %5
+  output %4
+  output %6
+})");
+  EXPECT_NE(s.find("node cumsum -> %3\nnode argsort -> %4\nnode scatter_amax -> %5\n"), std::string::npos)
+      << s;
+}
+
 TEST(Fuse, WorkAcrossAMatmulIsNotMerged) {
   const std::string s = fused(R"(graph g {
   %0 = input f32[8,8] arg
@@ -202,6 +236,30 @@ TEST(Fuse, UpdatesThatShareOnlyNumbersStayApart) {
   output %11 alias=2
 })"),
             2u);
+}
+
+// Indices that the first axis alone walks come into a kernel whose last axis is summed over: the one between
+// does not become a second that is.
+TEST(Fuse, AxesBesideASumStayRows) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input i64[2] arg
+  %1 = input i64[2] arg
+  %2 = input f32[17,5] arg
+  %3 = input f32[2,5,10] arg
+  %4 = i64[2] remainder %0, %1
+  %5 = f32[2,5] take %2, %4 {dim=0}
+  %6 = f32[2,5] sum %3 {dims=(2)}
+  %7 = f32[2,5] mul %5, %6
+  output %7
+  output %4
+})");
+  int sums = 0;
+  for (const FusedKernel& k : fuse(g).kernels) {
+    if (!k.kernel.has(loop::InstrKind::reduce)) continue;
+    ++sums;
+    EXPECT_TRUE(k.kernel.extent(loop::AxisRole::col).is(10)) << loop::print(k.kernel);
+  }
+  EXPECT_EQ(sums, 1);
 }
 
 TEST(Fuse, ReadersOfOneTensorAreOneKernel) {

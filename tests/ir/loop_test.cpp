@@ -55,6 +55,41 @@ TEST(Loop, LargeFlatKernelsShareTheirText) {
   EXPECT_EQ(a.dims, (std::vector<Dim>{Dim(100)}));
 }
 
+TEST(Loop, KernelsOfSingleElementsAreCasesOfOneForAnySize) {
+  Kernel small = copy({{AxisRole::col, 5}}, index({{0, 1}})),
+         large = copy({{AxisRole::col, Dim::symbol("B")}}, index({{0, 1}})), one = copy({}, {});
+  for (Kernel* k : {&small, &large, &one}) canonicalize(*k);
+  const AnySize a = *any_size(small), b = *any_size(large), c = *any_size(one);
+  const char* text =
+      "kernel a0:col[d0]\n  p0 f32 read\n  p1 f32 write\n  %0 = f32 load p0[a0]\n  store p1[a0] = %0\n";
+  EXPECT_EQ(print(a.kernel), text);
+  EXPECT_EQ(print(b.kernel), text);
+  EXPECT_EQ(print(c.kernel), print(one_element(a.kernel)));
+  EXPECT_NE(print(c.kernel), text);
+  EXPECT_EQ(a.sizes, (std::vector<Dim>{Dim(5)}));
+  EXPECT_EQ(b.sizes, (std::vector<Dim>{Dim::symbol("B")}));
+  EXPECT_TRUE(c.sizes.empty());
+  Kernel rows = copy({{AxisRole::row, 3}, {AxisRole::col, 5}}, index({{0, 7}, {1, 1}}));
+  canonicalize(rows);
+  EXPECT_FALSE(any_size(rows));
+}
+
+TEST(Loop, CountsOfFoldsAreSizesOfAKernelForAnySize) {
+  const auto fold = [](int count, int step) {
+    Kernel k = copy({{AxisRole::col, 10}}, index({{0, 1}}));
+    k.body[0].kind = InstrKind::fold;
+    k.body[0].op = op("sum");
+    k.body[0].count = Dim(count);
+    k.body[0].step = Dim(step);
+    canonicalize(k);
+    return *any_size(k);
+  };
+  EXPECT_EQ(print(fold(4, 10).kernel), print(fold(10, 10).kernel));
+  EXPECT_NE(print(fold(4, 10).kernel), print(fold(4, 11).kernel));  // the extent, or not
+  EXPECT_EQ(fold(4, 10).sizes, (std::vector<Dim>{Dim(10), Dim(4)}));
+  EXPECT_EQ(fold(10, 10).sizes, (std::vector<Dim>{Dim(10), Dim(10)}));
+}
+
 TEST(Loop, SymbolsAreNumberedNotNamed) {
   const Dim b = Dim::symbol("B"), t = Dim::symbol("T");
   Kernel x = copy({{AxisRole::col, b}}, index({{0, 1}})), y = copy({{AxisRole::col, t}}, index({{0, 1}}));

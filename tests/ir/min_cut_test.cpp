@@ -79,6 +79,14 @@ TEST(MinCut, ScatterGatherAndCatAreKept) {
             "%2 %3");
 }
 
+TEST(MinCut, ScansAndSortsAreKeptWindowsAreNot) {
+  EXPECT_EQ(kept("%0 = input f32[8,4] arg\n%1 = f32[8,4] cumsum %0 {dim=0}\n"
+                 "%2 = i64[8,4] argsort %0 {dim=0, descending=false}\n"
+                 "%3 = f32[7,2,4] window %0 {dim=0, size=2, step=1, dilation=1}\n"
+                 "%4 = f32[9,2,4] skew %3 {dim=0, by=1, size=[9]}\noutput %1\noutput %2\noutput %4\n"),
+            "%1 %2");
+}
+
 /// Bytes of `keep`, or -1 when some read cannot be made from it.
 int64_t price(const Graph& g, const std::vector<Value>& reads, const std::vector<Holding>& holding,
               const std::vector<bool>& keep) {

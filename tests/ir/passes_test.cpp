@@ -156,6 +156,21 @@ const Rule kRules[] = {
     {"flip of a one", "%5 = f32[1,3] flip %4 {dims=(0)}\noutput %5\n", "  output %4\n"},
     {"empty pad", "%5 = f32[2,3] pad %0 {low=[0,0], high=[0,0], interior=(0,0), value=1.}\noutput %5\n",
      "  output %0\n"},
+    {"windows of one element", "%5 = f32[2,3,1] window %0 {dim=1, size=1, step=1, dilation=4}\noutput %5\n",
+     "  %5 = f32[2,3,1] reshape %0 {shape=[2,3,1]}\n  output %5\n"},
+    {"windows of every second element stay",
+     "%5 = f32[2,2,1] window %0 {dim=1, size=1, step=2, dilation=1}\noutput %5\n",
+     "  %5 = f32[2,2,1] window %0 {dim=1, size=1, step=2, dilation=1}\n  output %5\n"},
+    {"windows of a constant",
+     "%5 = f32[4] constant {value=2., dtype=f32, shape=[4]}\n"
+     "%6 = f32[3,2] window %5 {dim=0, size=2, step=1, dilation=1}\noutput %6\n",
+     "  %5 = f32[3,2] constant {value=2., dtype=f32, shape=[3,2]}\n  output %5\n"},
+    {"skew by nothing", "%5 = f32[2,3] skew %0 {dim=0, by=0, size=[2]}\noutput %5\n", "  output %0\n"},
+    {"skew of a constant stays",
+     "%5 = f32[2,3] constant {value=2., dtype=f32, shape=[2,3]}\n"
+     "%6 = f32[2,3] skew %5 {dim=0, by=1, size=[2]}\noutput %6\n",
+     "  %5 = f32[2,3] constant {value=2., dtype=f32, shape=[2,3]}\n"
+     "  %6 = f32[2,3] skew %5 {dim=0, by=1, size=[2]}\n  output %6\n"},
     {"cat of one", "%5 = f32[2,3] cat %0 {dim=1}\noutput %5\n", "  output %0\n"},
 };
 

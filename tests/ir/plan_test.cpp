@@ -26,7 +26,8 @@ Plan sample() {
                {BufferKind::output, DType::i64, 0, 3, -1, ""},
                {BufferKind::constant, DType::u8, -1, 1, 0, "table"}};
   p.kernels = {{false, "k_0123"}, {true, "blis_sgemm"}};
-  p.launches = {{0, {0, 1, 2}, {2, 3}, 4, 1, true, 0}, {1, {2, 4, 3}, {}, -1, -1, false, -1}};
+  p.launches = {{0, {0, 1, 2}, {2, 3}, 4, 1, true, 0, LaunchKind::kernel, {2}},
+                {1, {2, 4, 3}, {}, -1, -1, false, -1}};
   p.profile = {{"layer_norm+linear", "mul add", 2, 3, {1, 5, 300}}};
   p.constants = std::string(64, '\x7f');
   p.arena_bytes = 2;
@@ -64,6 +65,7 @@ TEST(Plan, RoundTripsExactly) {
   EXPECT_EQ(q.dims[6], Dim(INT64_MAX));
   EXPECT_EQ(q.constants, p.constants);
   EXPECT_EQ(q.launches[0].buffers, p.launches[0].buffers);
+  EXPECT_EQ(q.launches[0].writes, p.launches[0].writes);
   EXPECT_EQ(q.guards, p.guards);
   EXPECT_EQ(q.guarded_from, 1);
   EXPECT_EQ(q.profile[0].sources, p.profile[0].sources);
@@ -136,13 +138,21 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
     deserialize_plan(bytes);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 4");
+    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 6");
   }
   Plan p = sample();
   EXPECT_EQ(plan_fault(p), "");
   p.launches[1].kernel = 2;
   EXPECT_EQ(plan_fault(p), "kernel of launch 1 is out of range; got 2, expected below 2");
   EXPECT_TRUE(refused(serialize(p)));
+  p = sample();
+  p.launches[0].writes = {0, 3};
+  EXPECT_EQ(plan_fault(p), "a written buffer of launch 0 is out of range; got 3, expected below 3");
+  p = sample();
+  p.launches[1].parts = {{3, 3}, {3, 7}};
+  EXPECT_EQ(plan_fault(p), "elements of a part of launch 1 is out of range; got 7, expected below 7");
+  p.launches[1].parts = {{3, 3}, {3, 3}};
+  EXPECT_EQ(plan_fault(p), "launch 1 has 3 buffers and 0 dims for 2 parts");
   p = sample();
   p.symbols.pop_back();
   EXPECT_EQ(plan_fault(p), "a dim uses the symbol T, which the plan does not list");

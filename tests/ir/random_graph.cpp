@@ -48,6 +48,8 @@ class Generator : RandomPatterns {
       case OpKind::view: v = view(o); break;
       case OpKind::gather:
       case OpKind::scatter: v = indexed(o); break;
+      case OpKind::scan: v = scan(o); break;
+      case OpKind::sort: v = sort(o); break;
       case OpKind::contract: v = contract(); break;
       case OpKind::effect: v = effect(o); break;
     }
@@ -133,6 +135,8 @@ class Generator : RandomPatterns {
     if (o == op("slice")) return slice(x);
     if (o == op("pad")) return pad(x);
     if (o == op("cat")) return cat(x);
+    if (o == op("window")) return window(x);
+    if (o == op("skew")) return skew(x);
     Ints p;
     for (int i = 0; i < rank; ++i) p.insert(p.begin() + rng_.below(i + 1), i);
     return b_.emit(op("permute"), {x}, {p});
@@ -193,6 +197,39 @@ class Generator : RandomPatterns {
     }
     return b_.emit(op("cat"), in, {dim});
   }
+  Value window(Value x) {
+    if (type(x).rank() == 0 || type(x).rank() >= o_.max_rank + 1) return {};
+    const int64_t dim = rng_.below(type(x).rank()), n = type(x).shape[static_cast<size_t>(dim)].value();
+    if (n == 0) return {};
+    const int64_t size = 1 + rng_.below(std::min<int64_t>(n, 3));
+    const int64_t dilation = size == 1 || rng_.chance(60) ? 1 : 1 + rng_.below((n - 1) / (size - 1));
+    return b_.emit(op("window"), {x}, {dim, size, 1 + rng_.below(3), dilation});
+  }
+  Value skew(Value x) {
+    if (type(x).rank() < 2) return {};
+    const int64_t dim = rng_.below(type(x).rank() - 1);
+    return b_.emit(op("skew"), {x}, {dim, rng_.below(5) - 2, Shape{random_size()}});
+  }
+
+  Value scan(Op o) {
+    Value x = any();
+    if (type(x).rank() == 0) return {};
+    const bool number = o != op("cumargmax") && o != op("cumargmin");
+    if (o == op("logcumsumexp") && !is_floating(type(x).dtype)) x = cast(x, DType::f32);
+    if (number && type(x).dtype == DType::boolean) x = cast(x, DType::f32);
+    if (o == op("cumprod")) x = clamp(x, -2, 2);
+    return b_.emit(o, {x}, {rng_.below(type(x).rank())});
+  }
+  Value sort(Op o) {
+    Value x = any();
+    if (type(x).rank() == 0) return {};
+    if (o == op("argsort")) return b_.emit(o, {x}, {rng_.below(type(x).rank()), rng_.chance(50)});
+    if (type(x).dtype == DType::boolean) x = cast(x, DType::f32);
+    // A running sum of magnitudes is sorted.
+    const Type line{type(x).dtype, {random_size()}};
+    const Value steps = b_.emit(op("abs"), {clamp(adapt(any(), line), -2, 2)});
+    return b_.emit(o, {b_.emit(op("cumsum"), {steps}, {int64_t{0}}), x}, {rng_.chance(50)});
+  }
 
   Value indexed(Op o) {
     const Value x = any();
@@ -201,13 +238,13 @@ class Generator : RandomPatterns {
     const int64_t dim = rng_.below(t.rank());
     const int64_t bound = t.shape[static_cast<size_t>(dim)].value();
     if (bound == 0) return {};
-    const bool along = o == op("take_along") || o == op("scatter_add");
+    const bool along = o == op("take_along") || def(o).name.starts_with("scatter");
     Shape s = along ? t.shape : random_type().shape;
     if (along) s[static_cast<size_t>(dim)] = random_size();
     if (!along && s.size() > 2) s.pop_back();
     const Value idx = indices(s, bound);
     if (def(o).inputs == 2) return b_.emit(o, {x, idx}, {dim});
-    if (t.dtype == DType::boolean) return {};
+    if (t.dtype == DType::boolean && o != op("scatter")) return {};
     const Op reads = along ? op("take_along") : op("take");
     const std::vector<Type> types = {t, type(idx)};
     return b_.emit(o, {x, idx, adapt(any(), infer_type(reads, types, {dim}))}, {dim});
@@ -275,6 +312,7 @@ RandomGraphOptions fuzz_options(uint64_t seed) {
   o.pattern_percent = 15;
   o.updates = seed % 3 == 1;
   o.derivative = seed % 5 == 2;
+  o.halves = seed % 4 == 2;
   if (seed % 5 == 0) o.sizes = {1, 2, 7, 16, 33, 70};
   if (seed % 11 == 0) o.sizes = {1, 6, 64, 130, 300}, o.max_rank = 2;
   if (seed % 13 == 0) o.max_rank = 5, o.sizes = {1, 2, 3, 6};

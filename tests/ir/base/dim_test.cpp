@@ -165,6 +165,16 @@ TEST(Dim, DividesExactlyWhereItCan) {
   EXPECT_EQ(floordiv(a * -5, a).str(), "-5");
 }
 
+TEST(Dim, IsDivisibleForAllValuesOfItsSymbols) {
+  const Dim b = Dim::symbol("B");
+  EXPECT_TRUE(divisible(b, 1));
+  EXPECT_FALSE(divisible(b, 2));
+  EXPECT_TRUE(divisible(b * Dim(8) + Dim(4), 4));
+  EXPECT_FALSE(divisible(b * Dim(8) + Dim(4), 8));
+  EXPECT_TRUE(divisible(Dim(0), 16));
+  EXPECT_FALSE(divisible(Dim(-6), 4));
+}
+
 TEST(Dim, NegativeNumbersRoundDown) {
   EXPECT_EQ(floordiv(Dim(-7), Dim(2)).value(), -4);
   EXPECT_EQ(floordiv(Dim(7), Dim(-2)).value(), -4);

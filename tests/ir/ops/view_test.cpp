@@ -196,6 +196,46 @@ TEST(OpsView, ContractionsOverNothing) {
                   {2, 3}, [](const Ints& i) { return static_cast<double>(i[0] * i[1]); });
 }
 
+TEST(OpsView, WindowsOverlapWithoutACopy) {
+  const HostTensor x = counted(DType::f32, {3, 9});
+  const auto at = [](int64_t i, int64_t j) { return static_cast<double>(i * 9 + j); };
+  const HostTensor w = run(op("window"), {x}, {int64_t{1}, int64_t{3}, int64_t{2}, int64_t{2}});
+  EXPECT_EQ(w.storage, x.storage);
+  expect_elements(w, {3, 3, 3}, [&](const Ints& i) { return at(i[0], 2 * i[1] + 2 * i[2]); });
+  const HostTensor turned = run(op("permute"), {x}, {Ints{1, 0}});
+  expect_elements(run(op("window"), {turned}, {int64_t{0}, int64_t{2}, int64_t{4}, int64_t{1}}), {2, 2, 3},
+                  [&](const Ints& i) { return at(i[2], 4 * i[0] + i[1]); });
+  expect_elements(run(op("window"), {x}, {int64_t{1}, int64_t{9}, int64_t{5}, int64_t{1}}), {3, 1, 9},
+                  [&](const Ints& i) { return at(i[0], i[2]); });
+  expect_elements(
+      run(op("window"), {counted(DType::f32, {0, 4})}, {int64_t{1}, int64_t{2}, int64_t{1}, int64_t{1}}),
+      {0, 3, 2}, [](const Ints&) { return 0; });
+}
+
+TEST(OpsView, SkewsMoveColumnsAndFillWithZeros) {
+  const HostTensor x = counted(DType::f32, {4, 3});
+  for (const int64_t by : {0, 1, 2, -1, -3, 7})
+    for (const int64_t size : {0, 1, 4, 6, 9})
+      expect_elements(run(op("skew"), {x}, {int64_t{0}, by, Shape{Dim(size)}}), {size, 3},
+                      [&](const Ints& i) {
+                        const int64_t from = i[0] - i[1] * by;
+                        return from >= 0 && from < 4 ? static_cast<double>(from * 3 + i[1]) : 0.;
+                      });
+  for (const DType t : {DType::boolean, DType::i64, DType::bf16})
+    EXPECT_EQ(numbers(run(op("skew"), {tensor(t, {1, 2}, {1, 1})}, {int64_t{0}, int64_t{1}, Shape{2}})),
+              (std::vector<double>{1, 0, 0, 1}));
+}
+
+TEST(OpsView, WindowsOfSymbolicSize) {
+  const Dim n = Dim::symbol("N");
+  const Type t = infer_type(op("window"), std::vector<Type>{{DType::f32, {Dim(2), n}}},
+                            {int64_t{1}, int64_t{3}, int64_t{2}, int64_t{2}});
+  EXPECT_EQ(t.shape[2], Dim(3));
+  const std::map<std::string, int64_t, std::less<>> nine = {{"N", 9}}, ten = {{"N", 10}};
+  EXPECT_EQ(t.shape[1].eval(nine), 3);
+  EXPECT_EQ(t.shape[1].eval(ten), 3);
+}
+
 // --- what bad input gets ---
 
 std::string fault(Op o, const std::vector<Type>& in, const Attrs& attrs = {}, SourceLoc loc = {}) {
@@ -260,6 +300,22 @@ TEST(OpsView, TypeRulesSayWhatIsWrong) {
   EXPECT_EQ(fault(op("constant"), {}, {0.5, DType::i64, Shape{}}), "constant: 0.5 is not a value of i64");
   EXPECT_EQ(fault(op("random_uniform"), {f32({}), i64({})}, {Shape{2}}),
             "random_uniform: needs i64[] for seed and offset; got f32[]");
+}
+
+TEST(OpsView, TypeRulesOfWindows) {
+  const auto window = [](int64_t dim, int64_t size, int64_t step, int64_t dilation) {
+    return Attrs{dim, size, step, dilation};
+  };
+  EXPECT_EQ(fault(op("window"), {f32({4})}, window(1, 1, 1, 1)),
+            "window: dim out of range; got 1, expected 0 to 0");
+  EXPECT_EQ(fault(op("window"), {f32({4})}, window(0, 3, 1, 2)),
+            "window: dim 0 of f32[4] is shorter than a window; expected at least 5");
+  EXPECT_EQ(fault(op("window"), {f32({4})}, window(0, 2, 0, 1)),
+            "window: size, step and dilation must be positive; got 2, 0 and 1");
+  EXPECT_EQ(fault(op("skew"), {f32({4})}, {int64_t{0}, int64_t{1}, Shape{2}}),
+            "skew: the dim after dim out of range; got 1, expected 0 to 0");
+  EXPECT_EQ(fault(op("skew"), {f32({4, 2})}, {int64_t{0}, int64_t{1}, Shape{-2}}),
+            "skew: takes one size, not negative; got [-2]");
 }
 
 std::string fault_at_run(Op o, const std::vector<HostTensor>& in, const Attrs& attrs) {
