@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every word of CUDA kernels through NVRTC to machine code of each architecture, a kernel for each, with no
+// spills. Skipped, and said so, where there is no NVRTC.
+#include <gmock/gmock.h>
+
+#include "codegen/compile_nvrtc.h"
+#include "ir/base/error.h"
+#include "ir/base/intrinsics.h"
+#include "tests/codegen/prelude/cuda_words.h"
+
+namespace kiln {
+namespace {
+
+using testing::cuda_kernel;
+using testing::exact_words;
+
+constexpr const char* kArchs[] = {"sm_80", "sm_90a", "sm_100a"};
+
+struct Named {
+  std::string name, body;
+  int threads = 32;
+};
+
+std::vector<Named> warp_words() {
+  const std::string in =
+      "const auto p = (const kn::f32*)b[0] + kn::thread();\nauto* const q = (kn::f32*)b[1] + kn::thread();\n";
+  const auto product = [](const char* word) {
+    return Named{
+        word,
+        fmt::format("kn::u32 a[4], c[2];\nkn::f32 x[4] = {{}};\n"
+                    "for (int i = 0; i < 4; ++i) a[i] = kn::tf32(kn::load<1>((const kn::f32*)b[0] + i));\n"
+                    "for (int i = 0; i < 2; ++i) c[i] = kn::pack_bf16(kn::load<1>((const kn::f32*)b[0] "
+                    "+ i), 1.0f) ^ kn::pack_f16(1.0f, 2.0f);\nkn::{}(x, a, c);\n"
+                    "for (int i = 0; i < 4; ++i) kn::store<1>((kn::f32*)b[1] + i, x[i]);",
+                    word)};
+  };
+  const auto tiles = [](const char* word) {
+    return Named{word,
+                 fmt::format("kn::u32 r[4];\nkn::{}(r, kn::shared<kn::bf16>(0) + kn::lane() * 8);\n"
+                             "for (int i = 0; i < 4; ++i) kn::store<1>((kn::i32*)b[1] + i, kn::i32(r[i]));",
+                             word)};
+  };
+  std::vector<Named> words = {
+      {"who",
+       "kn::store<1>((kn::i64*)b[1] + kn::block() * kn::threads() + kn::thread(), kn::blocks() + "
+       "kn::lane() + kn::warp());"},
+      {"meet", in + "kn::barrier();\nkn::warp_barrier();\nkn::store<1>(q, kn::load<1>(p));"},
+      {"shuffles",
+       in + "kn::store<1>(q, kn::shuffle(kn::load<1>(p), 3) + kn::shuffle_xor(kn::load<1>(p), 1));"},
+      {"reduce",
+       in + "kn::store<1>(q, kn::warp_reduce(kn::load<1>(p), [](kn::f32 x, kn::f32 y) KN_LAMBDA { return "
+            "kn::max(x, y); }));"},
+      {"block_reduce",
+       in + "kn::store<1>(q, kn::block_reduce<256>(kn::load<1>(p), [](kn::f32 x, kn::f32 y) KN_LAMBDA { "
+            "return x + "
+            "y; }, kn::shared<kn::f32>(0)));",
+       256},
+      {"scans",
+       in + "using S = kn::RunningSum<kn::f32>;\nconst auto f = [](S x, S y) KN_LAMBDA { return kn::then(x, "
+            "y); "
+            "};\nS carry;\nS x = kn::start(carry, kn::load<1>(p), 0);\n"
+            "x = kn::block_scan<256>(kn::warp_scan(x, f), carry, f, kn::shared<S>(0));\n"
+            "kn::store<1>(q, kn::result(kn::step(x, kn::result(carry), 1)));",
+       256},
+      product("mma_bf16"),
+      product("mma_f16"),
+      product("mma_tf32"),
+      tiles("ldmatrix4"),
+      tiles("ldmatrix4_transposed"),
+      {"random",
+       "kn::store<4>((kn::f32*)b[1] + kn::thread() * 4, kn::random_uniform(d[0], d[1], "
+       "kn::iota<4>(kn::i64(kn::thread()) * 4)));"}};
+  for (const int bytes : {4, 8, 16})
+    words.push_back(
+        {fmt::format("copy_{}", bytes),
+         fmt::format(
+             "kn::copy_async<{0}>(kn::shared<kn::f32>(0) + kn::thread() * {1}, (const kn::f32*)b[0] "
+             "+ kn::thread() * {1}, kn::thread() < d[0]);\nkn::async_commit();\nkn::async_wait<0>();\n"
+             "kn::barrier();\nkn::store<{1}>((kn::f32*)b[1] + kn::thread() * {1}, "
+             "kn::load<{1}>(kn::shared<kn::f32>(0) + kn::thread() * {1}));",
+             bytes, bytes / 4)});
+  return words;
+}
+
+std::vector<Named> memory_words() {
+  std::vector<Named> words;
+  for (const char* t : {"f32", "f64", "i32", "i64", "u8", "b8", "f16", "bf16"})
+    for (const int w : {1, 4, 8})
+      words.push_back(
+          {fmt::format("memory_{}_{}", t, w),
+           fmt::format(
+               "constexpr int W = {1};\nconst auto* p = (const kn::{0}*)b[0] + kn::thread() * W;\n"
+               "auto* q = (kn::{0}*)b[1] + kn::thread() * W;\nconst auto s = kn::shared<kn::{0}>(0) + "
+               "kn::thread() * W;\nconst auto index = kn::iota<W>(d[0]);\n"
+               "kn::store<W>(s, kn::load<W>(p));\nkn::store<W>(q, kn::load<W>(s));\n"
+               "kn::store_n<W>(q + 64, d[1], kn::load_n<W>(p + 64, d[1]));\n"
+               "kn::store_strided<W>(q + 128, d[0], kn::load_strided<W>(p + 128, d[0]));\n"
+               "kn::store_strided_n<W>(q + 256, d[0], d[1], kn::load_strided_n<W>(p + 256, d[0], d[1]));\n"
+               "kn::store<W>(q + 512, kn::gather(p, index));\n"
+               "kn::scatter_if(q + 640, index, kn::first<W>(d[1]), kn::gather_if(p, index, "
+               "kn::first<W>(d[1])));\n"
+               "kn::store<W>(q + 768, kn::gather_n(p, index, d[1]));",
+               t, w)});
+  return words;
+}
+
+/// One kernel for each function, by the name that the table gives it on CUDA and as op bodies call it.
+std::vector<Named> functions() {
+  static const char* const kArgs[] = {"x", "x, y", "x, y, x"};
+  std::vector<Named> words;
+  for (const bool wide : {false, true})
+    for (const Intrinsic& f : intrinsics()) {
+      const char* type = wide ? "f64" : "f32";
+      words.push_back(
+          {fmt::format("{}_{}", f.name, type),
+           fmt::format(
+               "using namespace kn;\nconst {0} x = load<1>((const {0}*)b[0]), y = load<1>((const {0}*)b[0] + "
+               "1);\n(void)y;\nstore<1>(({0}*)b[1], {0}({1}({3})));\nstore<1>(({0}*)b[1] + 1, {2}({3}));",
+               type, wide ? f.cuda_f64 : f.cuda_f32, f.cpu, kArgs[f.args - 1])});
+    }
+  return words;
+}
+
+CudaModule module(const std::string& name, const std::vector<Named>& words) {
+  CudaModule m{name + ".cu", "#include \"kiln_cuda.h\"\n", "", {}};
+  for (const Named& w : words) {
+    const std::string symbol = "k_" + w.name;
+    m.source += cuda_kernel(symbol, w.threads, 3, 2, w.body);
+    m.kernels.push_back({symbol, w.threads, 3, 2});
+  }
+  return m;
+}
+
+std::vector<CudaModule> all_words() {
+  std::vector<CudaModule> modules = {module("warp", warp_words()), module("memory", memory_words()),
+                                     module("functions", functions())};
+  for (const std::string& type : testing::value_types()) {
+    std::vector<Named> words;
+    for (const testing::ValueWord& w : exact_words(type))
+      words.push_back({fmt::format("{}_{}", type, words.size()),
+                       "const kn::i64 i = kn::thread() * 4;\n" + testing::store_words({w}, 4)});
+    modules.push_back(module(type, words));
+  }
+  return modules;
+}
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!nvrtc_available(&why)) GTEST_SKIP() << why;
+  }
+};
+
+TEST_F(CudaDevice, EveryWordCompilesForEveryArchitectureWithoutSpills) {
+  for (const char* arch : kArchs) {
+    std::vector<CudaModule> modules = all_words();
+    compile_cuda(modules, arch, nullptr, 2);
+    for (const CudaModule& m : modules)
+      for (const CudaKernel& k : m.kernels) {
+        EXPECT_GT(k.registers, 0) << k.symbol;
+        EXPECT_EQ(k.spill_bytes, 0) << k.symbol << " for " << arch;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace kiln

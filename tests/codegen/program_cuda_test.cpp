@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole programs for CUDA: matmuls with what is fused into them, run on simulated blocks; and what the cache
+// keeps with and without machine code.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "codegen/compile_nvrtc.h"
+#include "codegen/program.h"
+#include "codegen/program_key.h"
+#include "tests/codegen/convolutions.h"
+#include "tests/codegen/cuda_plan.h"
+#include "tests/ir/random_graph.h"
+
+namespace kiln {
+namespace {
+
+using testing::difference;
+
+const Target& target() {
+  static const Target t = parse_cuda_target("sm_90a");
+  return t;
+}
+
+std::string linear(const char* dtype, int m, int n, int k, bool keep) {
+  return fmt::format(R"(graph g {{
+  %0 = input {0}[{1},{3}] arg
+  %1 = input {0}[{2},{3}] param
+  %2 = input {0}[{2}] param
+  %3 = input {0}[{1},{2}] arg
+  %4 = {0}[{1},{2}] dot_general %0, %1 {{batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}}
+  %5 = {0}[{1},{2}] expand %2 {{shape=[{1},{2}]}}
+  %6 = {0}[{1},{2}] add %4, %5
+  %7 = {0}[{1},{2}] sigmoid %6
+  %8 = {0}[{1},{2}] add %7, %3
+  output %8
+{4}}})",
+                     dtype, m, n, k, keep ? "  output %4\n" : "");
+}
+
+/// Runs `text` fused and apart.
+void expect_same(const std::string& text, int64_t length) {
+  const Graph g = parse_graph(text);
+  verify(g);
+  const std::vector<HostTensor> inputs = testing::random_inputs(g, 1);
+  const std::vector<HostTensor> want = interpret(g, inputs);
+  for (bool fuse : {true, false}) {
+    const CompiledProgram p = compile_program(g, {}, target(), {.fuse = fuse}, nullptr, 1);
+    const std::vector<HostTensor> got = testing::execute_cuda(g, p.plan, p.image, inputs);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(difference(got[i], want[i], length), "")
+          << "output " << i << (fuse ? " fused" : " apart") << text;
+  }
+}
+
+TEST(ProgramCuda, ContractionsOverWindows) {
+  for (const std::string& text : testing::convolutions()) {
+    SCOPED_TRACE(text);
+    expect_same(text, 64);
+  }
+}
+
+TEST(ProgramCuda, EpiloguesOfMatmuls) {
+  for (const auto& [m, n, k] : {std::array<int, 3>{5, 3, 7}, {70, 66, 40}, {64, 128, 64}, {33, 130, 17}})
+    for (const char* dtype : {"f32", "f64"})
+      for (const bool keep : {false, true}) expect_same(linear(dtype, m, n, k, keep), k);
+}
+
+TEST(ProgramCuda, ProloguesOfMatmuls) {
+  for (const auto& [m, n, k] : {std::array<int, 3>{40, 24, 36}, {17, 9, 70}})
+    for (const char* contract : {"contract_a=(1), contract_b=(1)", "contract_a=(0), contract_b=(0)"}) {
+      const bool rows = contract[12] == '0';
+      expect_same(fmt::format(R"(graph g {{
+  %0 = input f32[{0},{1}] arg
+  %1 = input f32[{0},{1}] arg
+  %2 = input f32[{2},{3}] param
+  %3 = f32[{0},{1}] tanh %0
+  %4 = f32[{0},{1}] mul %3, %1
+  %5 = f32[{2},{3}] exp %2
+  %6 = f32[{4},{5}] dot_general %4, %5 {{batch_a=(), batch_b=(), {6}}}
+  output %6
+}})",
+                              rows ? k : m, rows ? m : k, rows ? k : n, rows ? n : k, m, n, contract),
+                  k);
+    }
+}
+
+TEST(ProgramCuda, BatchesOfMatmulsAndSplitSums) {
+  expect_same(R"(graph g {
+  %0 = input f32[2,3,20,8] arg
+  %1 = input f32[2,3,24,8] arg
+  %2 = f32[2,3,20,24] dot_general %0, %1 {batch_a=(0,1), batch_b=(0,1), contract_a=(3), contract_b=(3)}
+  %3 = f32[2,3,20,24] constant {value=0.25, dtype=f32, shape=[2,3,20,24]}
+  %4 = f32[2,3,20,24] mul %2, %3
+  %5 = f32[2,3,20] amax %4 {dims=(3)}
+  output %4
+  output %5
+})",
+              8);
+  expect_same(linear("f32", 8, 16, 3000, true), 3000);
+}
+
+/// A cache of its own.
+class ProgramCudaCache : public ::testing::Test {
+ protected:
+  ProgramCudaCache() { std::filesystem::remove_all(folder_); }
+  ~ProgramCudaCache() override { std::filesystem::remove_all(folder_); }
+  CompiledProgram compile(bool machine_code, const char* arch = "sm_90a") {
+    DiskCache cache(folder_, int64_t{1} << 30);
+    return compile_program(g_, {}, parse_cuda_target(arch), {}, &cache, 2, {}, machine_code);
+  }
+  const std::string folder_ = ::testing::TempDir() + "kiln-program-cuda-test-" + std::to_string(getpid());
+  const Graph g_ = parse_graph(linear("f32", 20, 24, 16, false));
+};
+
+TEST_F(ProgramCudaCache, SourcesNeedNoCompiler) {
+  const CompiledProgram first = compile(false), second = compile(false);
+  EXPECT_FALSE(first.stats.from_cache);
+  EXPECT_GT(first.stats.kernels, 0);
+  EXPECT_EQ(first.stats.compiled, 0);
+  EXPECT_TRUE(second.stats.from_cache);
+  EXPECT_EQ(second.image.modules, first.image.modules);
+  EXPECT_EQ(second.image.target, "sm_90a");
+  EXPECT_TRUE(second.image.modules[0].cubin.empty());
+  EXPECT_EQ(print(second.plan), print(first.plan));
+  EXPECT_FALSE(compile(false, "sm_80").stats.from_cache);
+}
+
+TEST_F(ProgramCudaCache, MachineCodeStartsFromSourcesAndServesTheSimulatedDevice) {
+  std::string why;
+  if (!nvrtc_available(&why)) GTEST_SKIP() << why;
+  const CompiledProgram made = compile(true);
+  EXPECT_GT(made.stats.compiled, 0);
+  EXPECT_FALSE(made.image.modules[0].cubin.empty());
+  EXPECT_GT(made.image.modules[0].kernels[0].registers, 0);
+  const CompiledProgram again = compile(true), sources = compile(false);
+  EXPECT_TRUE(again.stats.from_cache);
+  EXPECT_EQ(again.stats.compiled, 0);
+  EXPECT_EQ(again.image.modules, made.image.modules);
+  EXPECT_TRUE(sources.stats.from_cache);
+  EXPECT_EQ(sources.image.modules[0].source, made.image.modules[0].source);
+  // The other way round: what was lowered for the simulated device is not lowered again.
+  compile(false, "sm_80");
+  const CompiledProgram other = compile(true, "sm_80");
+  EXPECT_EQ(other.stats.lower_ms, 0);
+  EXPECT_GT(other.stats.compiled, 0);
+}
+
+TEST(ProgramCuda, KeysNameArchitectureAndPrecision) {
+  const Graph g = parse_graph(linear("f32", 2, 2, 2, false));
+  const auto key = [&](const Target& t, bool tf32) { return program_key(g, {}, t, {.tf32 = tf32}).str(); };
+  EXPECT_NE(key(target(), false), key(parse_cuda_target("sm_90"), false));
+  EXPECT_NE(key(target(), false), key(target(), true));
+  EXPECT_EQ(key(host_target(), false), key(host_target(), true));
+  ProgramKey parsed;
+  ASSERT_TRUE(parse_program_key(key(target(), true), parsed));
+  EXPECT_EQ(parsed.target, "sm_90a");
+  EXPECT_EQ(parsed.options, "fuse=true, tf32");
+}
+
+}  // namespace
+}  // namespace kiln
