@@ -45,9 +45,10 @@ class MatmulSpace {
   void packing() {
     const MatmulSpec& m = c_.spec;
     const bool b_in_place = m.b.col_stride.is(1) && m.n.is_const() && m.n.value() % first_.width == 0;
-    if (b_in_place && !c_.fused.prologue[1]) add({.pack_b = !first_.pack_b});
+    if (b_in_place && !c_.fused.prologue[1] && !m.b.half) add({.pack_b = !first_.pack_b});
     for (const PackA p : {PackA::none, PackA::rows, PackA::cols}) {
-      const bool fits = p == PackA::none   ? !c_.fused.prologue[0]
+      const bool in_place = first_.pairs ? m.a.col_stride.is(1) : !m.a.half;
+      const bool fits = p == PackA::none   ? !c_.fused.prologue[0] && in_place
                         : p == PackA::rows ? m.a.col_stride.is(1)
                                            : m.a.row_stride.is(1);
       if (fits) add({.pack_a = p});

@@ -48,7 +48,7 @@ struct TuneStats {
 
 /// Schedules of kernels of `g` that are not to have their default. Rows are read from and kept in `cache`
 /// (may be null). With a store all ranks get the same for the same kernel. A target that does not run here
-/// gets what was found, and is not measured. Arguments and throws: as of lower_cpu and share_choices.
+/// gets what was found, and is not measured. Arguments and throws: as of lower and share_choices.
 ScheduleChoices choose_schedules(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                  const CpuTarget& target, DiskCache* cache, const TuneOptions& options,
                                  TuneStats* stats = nullptr);

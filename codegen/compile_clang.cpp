@@ -3,33 +3,14 @@
 // Must not include LLVM, and must not open the library before there is something to compile.
 #include "codegen/compile_clang.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <filesystem>
-#include <system_error>
-#include <thread>
 
 #include "codegen/clang/jit_abi.h"
-#include "codegen/prelude/cpu_arith_text.h"
-#include "codegen/prelude/cpu_libm_text.h"
-#include "codegen/prelude/cpu_math_f32_text.h"
-#include "codegen/prelude/cpu_math_f64_text.h"
-#include "codegen/prelude/cpu_math_text.h"
-#include "codegen/prelude/cpu_math_trig_text.h"
-#include "codegen/prelude/cpu_math_wide_text.h"
-#include "codegen/prelude/cpu_memory_text.h"
-#include "codegen/prelude/cpu_random_text.h"
-#include "codegen/prelude/cpu_reduce_text.h"
-#include "codegen/prelude/cpu_target_text.h"
-#include "codegen/prelude/cpu_text.h"
-#include "codegen/prelude/cpu_vec_text.h"
+#include "codegen/failed_source.h"
+#include "codegen/kernel_imports.h"
+#include "codegen/team.h"
 #include "ir/base/dynlib.h"
 #include "ir/base/error.h"
-#include "ir/base/hash.h"
 #include "ir/base/log.h"
 #include "ir/base/options.h"
 
@@ -42,40 +23,9 @@ namespace {
 #endif
 constexpr std::string_view kClangVersion = KILN_CLANG_VERSION;
 
-// The files a source can include: the first by its own #include, the others through it.
-struct PreludeFile {
-  std::string_view name, text;
-};
-constexpr PreludeFile kPrelude[] = {
-    {"kiln_cpu.h", detail::prelude_cpu},
-    {"cpu_arith.h", detail::prelude_cpu_arith},
-    {"cpu_libm.h", detail::prelude_cpu_libm},
-    {"cpu_math.h", detail::prelude_cpu_math},
-    {"cpu_math_f32.h", detail::prelude_cpu_math_f32},
-    {"cpu_math_f64.h", detail::prelude_cpu_math_f64},
-    {"cpu_math_trig.h", detail::prelude_cpu_math_trig},
-    {"cpu_math_wide.h", detail::prelude_cpu_math_wide},
-    {"cpu_memory.h", detail::prelude_cpu_memory},
-    {"cpu_random.h", detail::prelude_cpu_random},
-    {"cpu_reduce.h", detail::prelude_cpu_reduce},
-    {"cpu_target.h", detail::prelude_cpu_target},
-    {"cpu_vec.h", detail::prelude_cpu_vec},
-};
-
-constexpr std::string_view kIncludePrelude = "#include \"kiln_cpu.h\"\n";
-
-// What a kernel may leave undefined. The compiler makes calls to the first row by itself.
-constexpr std::string_view kImports[] = {
-    "memcpy",     "memmove", "memset", "memcmp",    "bcmp",       "acos",   "acosf",  "acosh",    "asin",
-    "asinf",      "asinh",   "atan",   "atan2",     "atan2f",     "atanf",  "atanh",  "cbrt",     "cbrtf",
-    "ceil",       "ceilf",   "cos",    "cosf",      "cosh",       "coshf",  "erf",    "erfc",     "erfcf",
-    "erff",       "exp",     "exp2",   "exp2f",     "expf",       "expm1",  "expm1f", "floor",    "floorf",
-    "fma",        "fmaf",    "fmod",   "fmodf",     "ldexp",      "ldexpf", "lgamma", "lgamma_r", "lgammaf",
-    "log",        "log10",   "log10f", "log1p",     "log1pf",     "log2",   "log2f",  "logf",     "nearbyint",
-    "nearbyintf", "pow",     "powf",   "remainder", "remainderf", "rint",   "rintf",  "round",    "roundeven",
-    "roundevenf", "roundf",  "sin",    "sinf",      "sinh",       "sinhf",  "sqrt",   "sqrtf",    "tan",
-    "tanf",       "tanh",    "tanhf",  "tgamma",    "tgammaf",    "trunc",  "truncf",
-};
+#define KILN_NAME(name) #name,
+constexpr std::string_view kImports[] = {KILN_KERNEL_IMPORTS(KILN_NAME)};
+#undef KILN_NAME
 
 jit::Bytes bytes_of(std::string_view s) { return {s.data(), s.size()}; }
 std::string_view view_of(const jit::Bytes& b) { return {b.data, b.size}; }
@@ -143,23 +93,6 @@ std::vector<std::string> common_flags(const CpuTarget& target) {
   return flags;
 }
 
-// Keeps the text of a source that failed where a human can look at it. Returns the path, or why there is
-// none.
-std::string keep_source(const CpuSource& source) {
-  namespace fs = std::filesystem;
-  const bool dumping = !option("KILN_DUMP").empty();
-  std::error_code ec;
-  const fs::path folder = dumping ? fs::path(option("KILN_DUMP_DIR")) : fs::temp_directory_path(ec) / "";
-  fs::create_directories(folder, ec);
-  std::string path = (folder / fmt::format("kiln-failed-{}-XXXXXX", source.name)).string();
-  const int fd = mkstemp(path.data());
-  if (fd < 0) return fmt::format("(the source could not be kept in {})", folder.string());
-  const bool ok =
-      write(fd, source.text.data(), source.text.size()) == static_cast<ssize_t>(source.text.size());
-  close(fd);
-  return ok ? path : fmt::format("{} (incomplete)", path);
-}
-
 std::string take_output(const jit::Api& api, jit::Output& output, std::string& log_text) {
   std::string bytes(view_of(output.bytes));
   log_text = view_of(output.log);
@@ -167,8 +100,12 @@ std::string take_output(const jit::Api& api, jit::Output& output, std::string& l
   return bytes;
 }
 
-// A precompiled prelude costs as much as parsing it twice.
+// A precompiled prelude costs as much as parsing it twice. Sources for the simulated device come one by one,
+// and many of them.
 constexpr size_t kPrecompileFrom = 4;
+bool worth_precompiling(const CpuSource& source, size_t count) {
+  return count >= kPrecompileFrom || source.prelude == Prelude::cuda_sim;
+}
 
 std::string compile_one(const jit::Api& api, const CpuSource& source, const std::vector<std::string>& common,
                         bool precompile) {
@@ -176,8 +113,9 @@ std::string compile_one(const jit::Api& api, const CpuSource& source, const std:
   for (const std::string& f : common) args.push_back(f.c_str());
   for (const std::string& f : source.flags) args.push_back(f.c_str());
   std::vector<jit::File> prelude;
-  for (const PreludeFile& f : kPrelude) prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
-  const bool first = source.text.starts_with(kIncludePrelude);
+  for (const PreludeFile& f : prelude_files(source.prelude))
+    prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
+  const bool first = includes_prelude_first(source.text, source.prelude);
   const jit::CompileInput input = {
       {bytes_of(source.name), bytes_of(source.text)},       prelude.data(), prelude.size(),
       precompile && first ? prelude[0].name : jit::Bytes{}, args.data(),    args.size()};
@@ -188,48 +126,27 @@ std::string compile_one(const jit::Api& api, const CpuSource& source, const std:
   if (rc != 0)
     throw Error(ErrorKind::compile,
                 fmt::format("cpu compiler: {} does not compile; its source is kept in {}\n{}", source.name,
-                            keep_source(source), log_text));
+                            keep_failed_source(source.name, source.text), log_text));
   if (!log_text.empty()) log(LogLevel::debug, "{}: {}", source.name, log_text);
   return object;
 }
 
 }  // namespace
 
-std::string compiler_key(const CpuTarget& target) {
+std::string compiler_key(const CpuTarget& target, Prelude prelude) {
   std::string key = fmt::format("clang {}\n{}\n", kClangVersion, target.str());
   for (const std::string& f : common_flags(target)) key += f + ' ';
-  std::string texts;
-  for (const PreludeFile& f : kPrelude) texts.append(f.text);
-  return key + fmt::format("\nprelude {}\n", hash128(texts).hex());
+  return key + fmt::format("\nprelude {}\n", prelude_digest(prelude));
 }
 
 void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, int threads,
                   const std::function<bool(size_t)>& wanted,
                   const std::function<void(size_t, std::string&&)>& done) {
   const std::vector<std::string> flags = common_flags(target);
-  std::vector<std::exception_ptr> errors(sources.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < sources.size(); i = next++) {
-      try {
-        if (!wanted(i)) continue;
-        done(i, compile_one(jit_api(), sources[i], flags, sources.size() >= kPrecompileFrom));
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::jthread> team;
-  const size_t helpers = std::min<size_t>(std::max(threads, 1), std::max<size_t>(sources.size(), 1)) - 1;
-  try {
-    for (size_t i = 0; i < helpers; ++i) team.emplace_back(work);
-  } catch (const std::system_error& e) {  // fewer make the same objects
-    log(LogLevel::info, "cpu compiler: {} of {} threads; {}", team.size() + 1, helpers + 1, e.what());
-  }
-  work();
-  team.clear();
-  for (const std::exception_ptr& e : errors)
-    if (e) std::rethrow_exception(e);
+  in_team(sources.size(), threads, [&](size_t i) {
+    if (wanted(i))
+      done(i, compile_one(jit_api(), sources[i], flags, worth_precompiling(sources[i], sources.size())));
+  });
 }
 
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,

@@ -9,22 +9,24 @@
 #include <vector>
 
 #include "codegen/cpu_target.h"
+#include "codegen/prelude_files.h"
 
 namespace kiln {
 
-/// One generated source. It may #include "kiln_cpu.h" and nothing else. Loops are vectorized and contracted
-/// only where the text says so (vector types, #pragma clang loop vectorize(enable), __builtin_fma); constant
-/// and other loops may be unrolled, and "-fno-unroll-loops" halves the compile time of a source that does not
-/// need it.
+/// One generated source. It may #include the first file of its prelude, "kiln_cpu.h", and nothing else. Loops
+/// are vectorized and contracted only where the text says so (vector types, #pragma clang loop
+/// vectorize(enable), __builtin_fma); constant and other loops may be unrolled, and "-fno-unroll-loops"
+/// halves the compile time of a source that does not need it.
 struct CpuSource {
   std::string name;  ///< a file name without folders, for diagnostics and debuggers: "gelu_linear.cpp"
   std::string text;
   std::vector<std::string> flags;  ///< clang -cc1 flags added to the common ones, e.g. "-ffp-contract=fast"
+  Prelude prelude = Prelude::cpu;
 };
 
 /// All that decides the object of a source besides its own text and flags: target, compiler version, common
 /// flags and prelude. Found without LLVM; belongs in the key of whatever is compiled.
-std::string compiler_key(const CpuTarget& target);
+std::string compiler_key(const CpuTarget& target, Prelude prelude = Prelude::cpu);
 
 /// One object (ELF bytes) per source, in order, compiled by up to `threads` threads. Same input, same bytes.
 /// Throws: unsupported, when there is no compiler library (the message says where it was looked for);

@@ -85,6 +85,9 @@ CpuTarget x86_target(const FeatureSet& set) {
   return t;
 }
 
+// NEON, which they all have. Code for one runs on every other, so there is nothing to detect.
+CpuTarget aarch64_target() { return {"aarch64-unknown-linux-gnu", "generic", "+neon", 16, true}; }
+
 #if defined(__x86_64__)
 uint64_t enabled_state() {
   uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -109,7 +112,7 @@ CpuTarget detect_host() {
   return x86_target(set);
 }
 #elif defined(__aarch64__)
-CpuTarget detect_host() { return {"aarch64-unknown-linux-gnu", "generic", "+neon", 16, true}; }
+CpuTarget detect_host() { return aarch64_target(); }
 #else
 CpuTarget detect_host() {
   throw Error(ErrorKind::unsupported,
@@ -132,9 +135,10 @@ const CpuTarget& host_target() {
 
 CpuTarget parse_target(std::string_view name) {
   if (name == "host") return host_target();
+  if (name == "aarch64") return aarch64_target();
   const int level = name == "x86-64-v3" ? 3 : name == "x86-64-v4" ? 4 : 0;
   KILN_CHECK(level != 0, invalid,
-             "cpu target: unknown target; got '{}', expected host, x86-64-v3 or x86-64-v4", name);
+             "cpu target: unknown target; got '{}', expected host, x86-64-v3, x86-64-v4 or aarch64", name);
   FeatureSet set{};
   for (size_t i = 0; i < kCount; ++i) set[i] = kFeatures[i].level <= level;
   return x86_target(set);
@@ -142,8 +146,8 @@ CpuTarget parse_target(std::string_view name) {
 
 void check_runs_here(const CpuTarget& target) {
   const CpuTarget& host = host_target();
-  KILN_CHECK(target.triple == host.triple, unsupported, "cpu target: code for {} cannot run on {}",
-             target.triple, host.triple);
+  KILN_CHECK(target.triple == host.triple, unsupported,
+             "cpu target: code for {} cannot run on {} (set KILN_TARGET=host)", target.triple, host.triple);
   std::string missing;
   for (size_t at = 0; at < target.features.size();) {
     const size_t end = std::min(target.features.find(',', at), target.features.size());

@@ -25,7 +25,7 @@ struct CpuTarget {
 /// The CPU this process runs on, read once. Throws: unsupported, on an architecture without a code generator.
 const CpuTarget& host_target();
 
-/// A target by name: "host", "x86-64-v3" or "x86-64-v4". Throws: invalid, listing these.
+/// By name: "host", "x86-64-v3", "x86-64-v4", "aarch64" (any 64-bit Arm). Throws: invalid, listing these.
 CpuTarget parse_target(std::string_view name);
 
 /// Throws: unsupported, naming the missing features, if this CPU cannot run code made for `target`.

@@ -88,8 +88,9 @@ void read_origins(std::string_view text, JobProgram& p) {
 std::string print_program(const JobProgram& p) {
   const std::string graph = graph_text(p);
   std::string out =
-      fmt::format("program {}\nthreads {}\nends {}\nfuse {}\nlayouts {}\n", one_line(p.name),
-                  fmt::join(p.threads, " "), one_line(p.ends), p.options.fuse ? 1 : 0, p.layouts.size());
+      fmt::format("program {}\nthreads {}\nends {}\nfuse {:d}\ntf32 {:d}\nlibrary {:d}\nlayouts {}\n",
+                  one_line(p.name), fmt::join(p.threads, " "), one_line(p.ends), p.options.fuse,
+                  p.options.tf32, p.options.library, p.layouts.size());
   for (const ExternalLayout& l : p.layouts) out += layout_str(l) + "\n";
   return out + fmt::format("graph {}\n", graph.size()) + graph;
 }
@@ -153,6 +154,8 @@ JobProgram read_program(Reader& r) {
   p.threads = r.numbers("threads");
   p.ends = r.word("ends");
   p.options.fuse = r.number("fuse") == 1;
+  p.options.tf32 = r.number("tf32") == 1;
+  p.options.library = r.number("library") == 1;
   for (int64_t n = r.number("layouts"); n > 0; --n) p.layouts.push_back(r.layout());
   const std::string_view text = r.bytes(r.number("graph"));
   p.graph = parse_graph(text);

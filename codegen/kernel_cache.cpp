@@ -19,8 +19,8 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string key_after(const std::string& compiler, const CpuSource& source) {
-  std::string key = compiler;
+std::string key_of(const CpuSource& source, const CpuTarget& target) {
+  std::string key = compiler_key(target, source.prelude);
   for (const std::string& f : source.flags) key += f + '\n';
   // The name is in the object, as its debuggers' file name.
   return key + '\n' + source.name + '\n' + source.text;
@@ -37,8 +37,7 @@ class Objects {
         threads_(threads),
         go_on_(go_on),
         objects_(sources.size()) {
-    const std::string compiler = compiler_key(target);
-    for (const CpuSource& s : sources) keys_.push_back(key_after(compiler, s));
+    for (const CpuSource& s : sources) keys_.push_back(key_of(s, target));
   }
 
   std::vector<std::string> make() {
@@ -104,7 +103,7 @@ class Objects {
 }  // namespace
 
 std::string object_key(const CpuSource& source, const CpuTarget& target) {
-  return key_after(compiler_key(target), source);
+  return key_of(source, target);
 }
 
 std::vector<std::string> make_objects(std::span<const CpuSource> sources, const CpuTarget& target,

@@ -13,6 +13,7 @@ std::string text_of(const MatmulOperand& o) {
   std::string s =
       fmt::format("at {} rows {} cols {} batch", o.offset.str(), o.row_stride.str(), o.col_stride.str());
   for (const Dim& d : o.batch_stride) s += " " + d.str();
+  if (o.half) s += fmt::format(" as {}", dtype_name(*o.half));
   return s + "\n";
 }
 
@@ -37,14 +38,19 @@ std::string text_of(const loop::Kernel& k) {
   return s;
 }
 
+std::string compiler_of(const Target& target) {
+  const auto* cpu = std::get_if<CpuTarget>(&target);
+  return cpu ? compiler_key(*cpu) : "cuda " + str(target);
+}
+
 }  // namespace
 
-std::string kernel_key(const KernelCase& kernel, const CpuTarget& target) {
-  return fmt::format("kiln kernel {}\n{}\n", detail::kSourceDigest, compiler_key(target)) +
+std::string kernel_key(const KernelCase& kernel, const Target& target) {
+  return fmt::format("kiln kernel {}\n{}\n", detail::kSourceDigest, compiler_of(target)) +
          std::visit([](const auto& k) { return text_of(k); }, kernel);
 }
 
-std::string kernel_id(const KernelCase& kernel, const CpuTarget& target) {
+std::string kernel_id(const KernelCase& kernel, const Target& target) {
   return hash128(kernel_key(kernel, target)).hex();
 }
 

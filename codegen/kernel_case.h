@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "codegen/cpu_target.h"
 #include "codegen/matmul.h"
+#include "codegen/target.h"
 #include "ir/loop.h"
 
 namespace kiln {
@@ -46,8 +46,8 @@ using KernelCase = std::variant<loop::Kernel, MatmulCase>;
 
 /// Canonical text of all that decides how fast a schedule of the kernel is, its shapes included: loop IR,
 /// sizes and strides, target, compiler, code generator. No rank, path, line or thread count.
-std::string kernel_key(const KernelCase& kernel, const CpuTarget& target);
+std::string kernel_key(const KernelCase& kernel, const Target& target);
 /// The name of a kernel among choices: the hash of its key.
-std::string kernel_id(const KernelCase& kernel, const CpuTarget& target);
+std::string kernel_id(const KernelCase& kernel, const Target& target);
 
 }  // namespace kiln

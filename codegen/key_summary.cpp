@@ -43,6 +43,7 @@ std::string graph_summary(std::string_view text) {
 std::string target_label(std::string_view target) {
   const CpuTarget& host = host_target();
   if (target == host.str()) return "host";
+  if (target == parse_target("aarch64").str()) return "aarch64";
   std::string_view rest = target;
   const std::string cpu = words(target.substr(std::min(target.find(' ') + 1, target.size())), 1);
   for (const char* level : {"x86-64-v3", "x86-64-v4"})

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph -> plan and kernel sources for the CPU: fusion, kernels, order, barriers, memory. Runs no compiler
+// Graph -> plan and kernel sources for a target: fusion, kernels, order, barriers, memory. Runs no compiler
 // and touches no memory of a call.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "codegen/cpu_target.h"
 #include "codegen/schedule.h"
+#include "codegen/target.h"
 #include "ir/fuse.h"
 #include "ir/graph.h"
+#include "ir/kernel_image.h"
 #include "ir/plan.h"
 
 namespace kiln {
@@ -19,6 +20,9 @@ using ExternalLayout = TensorLayout;
 
 struct LowerOptions {
   bool fuse = true;           ///< false: one kernel per node
+  bool tf32 = false;          ///< CUDA: f32 products of matmuls are rounded to tf32
+  bool combine = true;        ///< kernels of single elements that could run side by side share launches
+  bool library = false;       ///< CUDA: matmuls whose operands lie in memory are cuBLASLt's
   ScheduleChoices schedules;  ///< of some kernels; the rules choose the others
   /// Canonical text, part of cache keys.
   std::string str() const;
@@ -29,6 +33,7 @@ struct KernelSource {
   std::string name;  ///< a file name, for diagnostics
   std::string text;
   std::vector<std::string> symbols;
+  std::vector<CudaKernel> cuda = {};  ///< CUDA: what a launch of each symbol must know
   bool operator==(const KernelSource&) const = default;
 };
 
@@ -44,8 +49,10 @@ struct LoweredProgram {
 /// row-major. The plan holds nothing that is not in the canonical text of `g`: see name_plan. `layouts` has
 /// one entry per external slot, or none at all: row-major. Throws: unsupported, naming op and line, for what
 /// no kernel can do.
-LoweredProgram lower_cpu(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-                         const LowerOptions& options = {});
+///
+/// The plans of two targets differ in kernels, tasks and scratch alone, and where one can work in place.
+LoweredProgram lower(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
+                     const LowerOptions& options = {});
 
 /// Names buffers and launches of a plan made from a graph of the same canonical text: inputs, outputs and
 /// module paths of `g`. They stay out of the cache, where one plan serves every model that has that text.

@@ -2,9 +2,9 @@
 // dot_general over operands in memory -> the matmul template: index sets become batch axes, m, n and k.
 #include <algorithm>
 
+#include "codegen/fused_text.h"
 #include "codegen/lower_parts.h"
 #include "codegen/matmul.h"
-#include "codegen/source_region.h"
 #include "ir/base/hash.h"
 
 namespace kiln::detail {
@@ -99,16 +99,6 @@ void lay_result(MatmulSpec& spec, size_t from_b) {
   }
 }
 
-std::string commented(const std::string& text) {
-  std::string s;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    s += "//   " + text.substr(at, end - at) + "\n";
-    at = end + 1;
-  }
-  return s;
-}
-
 /// Index sets as batch axes, m, n and k. False when an operand must be copied first: see lower_contract.
 /// `joint` counts the batch axes of both operands, which come first.
 bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, MatmulSpec& spec,
@@ -144,54 +134,6 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
   return true;
 }
 
-/// Hooks that print what is fused, in scopes with names of their own.
-struct FusedText {
-  std::optional<PrologueText> prologue[2];
-  std::optional<EpilogueText> epilogue;
-  int result = 2;   ///< the parameter of the result, or the first of the epilogue
-  int buffers = 3;  ///< parameters before the workspace
-
-  FusedText(const Fused& f, const MatmulSpec& spec, size_t joint) {
-    const std::vector<Dim> shared(spec.batch.begin(), spec.batch.begin() + static_cast<ptrdiff_t>(joint));
-    for (size_t i = 0; i < 2; ++i) {
-      if (!f.prologue[i]) continue;
-      const Prologue& p = *f.prologue[i];
-      KILN_ASSERT(walks_batch(p.kernel, shared), "prologue of operand {} walks other batch axes", i);
-      prologue[i].emplace(p.kernel, p.packed, shared, result, i == 0 ? "pa0_" : "pb0_");
-      result += static_cast<int>(p.kernel.params.size());
-    }
-    buffers = result + 1;
-    if (!f.epilogue) return;
-    const Epilogue& e = *f.epilogue;
-    epilogue.emplace(e.kernel, e.accumulator, e.keep, spec.batch, result);
-    buffers = result + static_cast<int>(e.kernel.params.size());
-  }
-  MatmulHooks hooks(DimTable& dims) {
-    MatmulHooks h;
-    const auto set = [&](std::optional<PrologueText>& p, MatmulHook& line, MatmulHook& at) {
-      if (!p) return;
-      h.setup += p->setup(dims);
-      line = [&p](const MatmulVector& v) { return p->before(v); };
-      at = [&p](const MatmulVector& v) { return p->at(v); };
-    };
-    set(prologue[0], h.line_a, h.prologue_a);
-    set(prologue[1], h.line_b, h.prologue_b);
-    if (!epilogue) return h;
-    h.setup += epilogue->setup(dims);
-    h.epilogue = [this](const MatmulVector& v) { return epilogue->at(v); };
-    return h;
-  }
-};
-
-/// What the source says it is.
-std::string heading(const Fused& f) {
-  std::string s = "// dot_general\n";
-  for (size_t i = 0; i < 2; ++i)
-    if (f.prologue[i])
-      s += fmt::format("// prologue of {}\n", "ab"[i]) + commented(loop::print(f.prologue[i]->kernel));
-  return f.epilogue ? s + "// epilogue\n" + commented(loop::print(f.epilogue->kernel)) : s;
-}
-
 }  // namespace
 
 bool walks_columns(const loop::Kernel& k) {
@@ -223,12 +165,19 @@ TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_l
   return l;
 }
 
-bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                   const CpuTarget& target, const Fused& fused, MatmulCase& out, bool which[2]) {
+bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands, const Target& target,
+                   const Fused& fused, MatmulCase& out, bool which[2]) {
   out = {};
   if (!contract_spec(g, n, operands, out.spec, out.joint, which)) return false;
-  out.target.vector_bytes = target.vector_bytes;
-  out.target.vector_registers = target.vector_bytes == 64 ? 32 : 16;
+  if (const auto* cpu = std::get_if<CpuTarget>(&target)) {
+    out.target.vector_bytes = cpu->vector_bytes;
+    out.target.vector_registers = cpu->vector_bytes == 64 ? 32 : 16;
+    out.target.bf16_pairs = cpu->has("avx512bf16") && cpu->has("avx512vl");
+    if (const DType t = out.spec.dtype; loop::computed(t) != t) {
+      out.spec.dtype = loop::computed(t);
+      out.spec.a.half = out.spec.b.half = out.spec.c.half = t;
+    }
+  }
   out.fused = fused;
   if (fused.epilogue && !is_epilogue(fused.epilogue->kernel, out.spec.batch)) out.fused.epilogue.reset();
   return true;
@@ -242,34 +191,30 @@ Dim contract_flops(const Graph& g, const Node& n, const Fused& fused) {
   return fused.epilogue ? f + flops(fused.epilogue->kernel) : f;
 }
 
-ContractKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule) {
-  ContractKernel out;
-  MatmulSpec spec = c.spec;
-  // Printed twice: the name is the hash of the text.
-  std::string name = "k_matmul";
-  for (int pass = 0; pass < 2; ++pass) {
+NodeKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule) {
+  NodeKernel out;
+  const MatmulSource m = named_by_text([&](const std::string& name) {
     DimTable dims;
-    FusedText text(c.fused, spec, c.joint);
-    spec.c.buffer = text.result;
-    const MatmulSource m = print_matmul(name, spec, schedule, text.hooks(dims), dims, text.buffers);
-    if (pass == 0) {
-      name = "k_" + hash128(m.text).hex();
-      continue;
-    }
+    FusedText text(c);
+    MatmulSpec spec = c.spec;
+    spec.c.buffer = text.result();
+    MatmulSource s = print_matmul(name, spec, schedule, text.hooks(dims), dims, text.buffers());
     out.source = {
-        name + ".cpp", heading(c.fused) + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + m.text, {}};
-    out.scratch = Dim(0);
-    for (const MatmulLaunch& l : m.launches) {
-      out.source.symbols.push_back(l.symbol);
-      out.launches.emplace_back(l.symbol, l.tasks);
-      const bool known = l.scratch_bytes.is_const() && out.scratch.is_const();
-      out.scratch = known ? Dim(std::max(out.scratch.value(), l.scratch_bytes.value()))
-                          : max(out.scratch, l.scratch_bytes);
-    }
+        name + ".cpp", heading(c.fused) + "#include \"kiln_cpu.h\"\nusing namespace kn;\n" + s.text, {}};
     out.dims = dims.dims();
-    out.has_workspace = m.workspace_buffer >= 0;
-    out.workspace = m.workspace_bytes;
+    return s;
+  });
+  Dim scratch(0);
+  for (const MatmulLaunch& l : m.launches) {
+    const bool known = l.scratch_bytes.is_const() && scratch.is_const();
+    scratch = known ? Dim(std::max(scratch.value(), l.scratch_bytes.value())) : max(scratch, l.scratch_bytes);
   }
+  for (const MatmulLaunch& l : m.launches) {
+    out.source.symbols.push_back(l.symbol);
+    out.launches.push_back({l.symbol, l.tasks, scratch});
+  }
+  out.has_workspace = m.workspace_buffer >= 0;
+  out.workspace = m.workspace_bytes;
   return out;
 }
 

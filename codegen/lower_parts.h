@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/kernel_writer.h"
 #include "codegen/lower.h"
 #include "codegen/tunable.h"
 #include "ir/footprint.h"
@@ -30,6 +32,13 @@ struct Work {
   std::set<std::pair<int, int>> in_place;
   Dim bytes, flops;
   std::vector<int> nodes;
+  /// Canonical, of a launch that may be combined with others (lower_combine.cpp); else null.
+  std::shared_ptr<const loop::Kernel> single = nullptr;
+  /// Of a combined launch; `cells` and `dims` are then those of one part after the other.
+  struct Part {
+    Dim tasks, elements;
+  };
+  std::vector<Part> parts = {};
 };
 
 /// What a cell is and where it lies.
@@ -83,14 +92,16 @@ struct Overwrite {
 /// Work::in_place of a kernel that loads every element before it stores to its place; `cells` per parameter.
 std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::vector<int>& cells);
 
-/// Launch order as intervals between barriers: each work in the earliest interval its inputs allow, and those
-/// that overwrite an external after all that make a guard. Collectives start in order, and are waited for, in
-/// the same order, when nothing is left to do without them. Overwrites that no order can honour are returned
-/// in `clashes` (indices) and left out.
-std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
-                                       const std::vector<Overwrite>& overwrites,
-                                       const std::vector<int>& guard_cells, int cells,
-                                       std::vector<int>& clashes);
+/// An order of works.
+struct Order {
+  std::vector<std::vector<int>> intervals;  ///< between barriers
+  std::vector<std::set<int>> after;         ///< by work: those that must follow it
+};
+/// Each work in the earliest interval its inputs allow, and those that overwrite an external after all that
+/// make a guard. Collectives start in order, and are waited for, in the same order, when nothing is left to
+/// do without them. Overwrites that no order can honour are returned in `clashes` (indices) and left out.
+Order schedule(const std::vector<Work>& works, const std::vector<Overwrite>& overwrites,
+               const std::vector<int>& guard_cells, int cells, std::vector<int>& clashes);
 
 /// Offsets of the arena's buffers: `first` and `last` are the intervals of a buffer's life.
 struct ArenaItem {
@@ -98,32 +109,39 @@ struct ArenaItem {
   Dim bytes;
   int first = -1, last = -1;
 };
+/// What lies in the arena: cells without a buffer that some work uses; `buffer` is the cell.
+std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
+                                   const std::vector<std::vector<int>>& intervals);
 /// Places items so that lives that meet do not overlap; returns the arena's size. Offsets are multiples
 /// of 64.
 Dim place_arena(const std::vector<ArenaItem>& items, std::vector<Dim>& offsets);
 
-/// The matmul kernel of a dot_general over operands that lie in memory.
-struct ContractKernel {
-  KernelSource source;
-  std::vector<std::pair<std::string, Dim>> launches;  ///< symbol, tasks; a barrier between
-  std::vector<Dim> dims;
-  Dim scratch, workspace;
-  bool has_workspace = false;
-};
+/// Works that can be one launch, in lists of two or more: of one kind (`kinds`, by work; -1: of none), where
+/// all can begin with the last of them. Nothing else then begins later, and no wait for a collective is
+/// passed, behind which there may be nothing left to do. With `longer`, a cell of the arena may live longer,
+/// as long as no interval holds more than one does anyway; or up to kSmallArena, which is no matter.
+std::vector<std::vector<int>> find_companions(const std::vector<Work>& works, const std::vector<int>& kinds,
+                                              const std::vector<Cell>& cells, const Order& order,
+                                              bool longer);
+inline constexpr int64_t kSmallArena = 1 << 20;
+
 /// What the matmul of a dot_general computes. False when the operands' strides do not allow it: which[i] then
 /// says that operand i must be copied. The epilogue of `fused` is left out when it does not fit the matmul.
-bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands,
-                   const CpuTarget& target, const Fused& fused, MatmulCase& out, bool which[2]);
-/// The kernel's parameters are a, b, those of the prologues and of the epilogue (else c), workspace.
-ContractKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule);
+bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands, const Target& target,
+                   const Fused& fused, MatmulCase& out, bool which[2]);
+/// The matmul kernel of the CPU. The kernel's parameters are a, b, those of the prologues and of the epilogue
+/// (else c), workspace.
+NodeKernel print_contract(const MatmulCase& c, const MatmulSchedule& schedule);
+/// The same for CUDA.
+NodeKernel print_cuda_contract(const MatmulCase& c, const CudaMatmulSchedule& schedule);
 
-/// Says how each kernel is scheduled, and hears what each is launched with.
+/// Says what was chosen for each kernel ("": nothing), and hears what each is launched with.
 class Chooser {
  public:
-  Chooser(const ScheduleChoices& choices, const CpuTarget& target, std::vector<TunableKernel>* collect)
+  Chooser(const ScheduleChoices& choices, const Target& target, std::vector<TunableKernel>* collect)
       : choices_(choices), target_(target), collect_(collect) {}
-  RowSchedule rows(const loop::Kernel& k) const;
-  MatmulSchedule matmul(const MatmulCase& c) const;
+  std::string_view rows(const loop::Kernel& k) const;
+  std::string_view matmul(const MatmulCase& c) const { return choice(c); }
   /// A launch of the kernel, complete but for its workspace; `cells` are those of the program.
   void note(const KernelCase& what, const Work& w, const std::vector<Cell>& cells);
   bool collects() const { return collect_ != nullptr; }
@@ -131,12 +149,12 @@ class Chooser {
  private:
   std::string_view choice(const KernelCase& what) const;
   const ScheduleChoices& choices_;
-  const CpuTarget& target_;
+  const Target& target_;
   std::vector<TunableKernel>* collect_;
 };
-/// lower_cpu, which also adds to `collect` unless it is null.
+/// lower, which also adds to `collect` unless it is null.
 LoweredProgram lower_collecting(const Graph& g, const std::vector<ExternalLayout>& layouts,
-                                const CpuTarget& target, const LowerOptions& options,
+                                const Target& target, const LowerOptions& options,
                                 std::vector<TunableKernel>* collect);
 
 /// Operand i of a contraction as a dense tensor: batch dims, free dims, contracted dims in the order of the
@@ -171,12 +189,9 @@ Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of);
 /// Nodes of a plan made from such a graph are named as those of the graph it was made from.
 void rename_sources(Plan& plan, const std::vector<int32_t>& source_of);
 
-/// A kernel for a scatter or a pad with gaps. Parameters: the operands that lie in memory, then the result.
-struct WholeKernel {
-  KernelSource source;
-  std::vector<Dim> dims;
-  Dim tasks;
-};
-WholeKernel lower_whole(const Graph& g, const Node& n, const std::vector<Operand>& operands);
+/// Kernels for a scatter, scan, sort or pad with gaps, for the CPU.
+NodeKernel lower_whole(const Graph& g, const Node& n, const std::vector<Operand>& operands);
+/// The same for CUDA.
+NodeKernel lower_whole_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 
 }  // namespace kiln::detail

@@ -10,9 +10,9 @@ namespace kiln::detail {
 namespace {
 
 /// Which works must follow which.
-struct Order {
+struct Edges {
   std::vector<std::set<int>> after;
-  explicit Order(size_t n) : after(n) {}
+  explicit Edges(size_t n) : after(n) {}
   void add(int first, int then) {
     if (first != then) after[first].insert(then);
   }
@@ -31,18 +31,18 @@ struct Order {
 };
 
 /// Collectives start and end in order, so that all ranks agree on it.
-void order_collectives(const std::vector<Work>& works, Order& order) {
+void order_collectives(const std::vector<Work>& works, Edges& edges) {
   int start = -1, wait = -1;
   for (size_t w = 0; w < works.size(); ++w) {
     if (works[w].kind == LaunchKind::kernel) continue;
     int& before = works[w].kind == LaunchKind::start ? start : wait;
-    if (before >= 0) order.add(before, static_cast<int>(w));
+    if (before >= 0) edges.add(before, static_cast<int>(w));
     before = static_cast<int>(w);
   }
 }
 
 /// The works that a wait comes before, waits included.
-std::vector<bool> behind_waits(const std::vector<Work>& works, const Order& order) {
+std::vector<bool> behind_waits(const std::vector<Work>& works, const Edges& edges) {
   std::vector<bool> behind(works.size(), false);
   std::vector<int> stack;
   for (size_t w = 0; w < works.size(); ++w)
@@ -52,7 +52,7 @@ std::vector<bool> behind_waits(const std::vector<Work>& works, const Order& orde
     stack.pop_back();
     if (behind[w]) continue;
     behind[w] = true;
-    stack.insert(stack.end(), order.after[w].begin(), order.after[w].end());
+    stack.insert(stack.end(), edges.after[w].begin(), edges.after[w].end());
   }
   return behind;
 }
@@ -60,19 +60,19 @@ std::vector<bool> behind_waits(const std::vector<Work>& works, const Order& orde
 /// Whether the new value may take the old one's place: its writer comes after all readers of the old value
 /// and after the `guards`, the works that make one.
 bool honour(const std::vector<Work>& works, const Overwrite& o, const std::vector<int>& guards, int writer,
-            Order& order) {
+            Edges& edges) {
   for (int g : guards)
-    if (g == writer || order.reaches(writer, g)) return false;
+    if (g == writer || edges.reaches(writer, g)) return false;
   std::vector<int> readers;
   for (size_t w = 0; w < works.size(); ++w)
     if (std::count(works[w].reads.begin(), works[w].reads.end(), o.old_cell))
       readers.push_back(static_cast<int>(w));
   for (int r : readers) {
     const bool apart = !works[r].in_place.count({o.old_cell, o.cell});
-    if (r == writer ? apart : order.reaches(writer, r)) return false;
+    if (r == writer ? apart : edges.reaches(writer, r)) return false;
   }
-  for (int r : readers) order.add(r, writer);
-  for (int g : guards) order.add(g, writer);
+  for (int r : readers) edges.add(r, writer);
+  for (int g : guards) edges.add(g, writer);
   return true;
 }
 
@@ -108,34 +108,32 @@ std::set<std::pair<int, int>> in_place_pairs(const loop::Kernel& k, const std::v
   return yes;
 }
 
-std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
-                                       const std::vector<Overwrite>& overwrites,
-                                       const std::vector<int>& guard_cells, int cells,
-                                       std::vector<int>& clashes) {
+Order schedule(const std::vector<Work>& works, const std::vector<Overwrite>& overwrites,
+               const std::vector<int>& guard_cells, int cells, std::vector<int>& clashes) {
   std::vector<int> writer(cells, -1);
   for (size_t w = 0; w < works.size(); ++w)
     for (int c : works[w].writes) writer[c] = static_cast<int>(w);
-  Order order(works.size());
+  Edges edges(works.size());
   for (size_t w = 0; w < works.size(); ++w)
     for (int c : works[w].reads)
-      if (writer[c] >= 0) order.add(writer[c], static_cast<int>(w));
-  order_collectives(works, order);
+      if (writer[c] >= 0) edges.add(writer[c], static_cast<int>(w));
+  order_collectives(works, edges);
   std::vector<int> guards;
   for (int c : guard_cells)
     if (writer[c] >= 0) guards.push_back(writer[c]);
   // Ranks that fail have said nothing to the others yet, where no guard is made from a sum.
   for (size_t w = 0; w < works.size(); ++w)
     for (int g : guards)
-      if (works[w].kind == LaunchKind::start && !order.reaches(static_cast<int>(w), g))
-        order.add(g, static_cast<int>(w));
+      if (works[w].kind == LaunchKind::start && !edges.reaches(static_cast<int>(w), g))
+        edges.add(g, static_cast<int>(w));
   for (size_t i = 0; i < overwrites.size(); ++i) {
     const int w = writer[overwrites[i].cell];
-    if (w >= 0 && !honour(works, overwrites[i], guards, w, order)) clashes.push_back(static_cast<int>(i));
+    if (w >= 0 && !honour(works, overwrites[i], guards, w, edges)) clashes.push_back(static_cast<int>(i));
   }
   std::vector<int> waits(works.size(), 0);
-  for (const auto& list : order.after)
+  for (const auto& list : edges.after)
     for (int t : list) ++waits[t];
-  const std::vector<bool> behind = behind_waits(works, order);
+  const std::vector<bool> behind = behind_waits(works, edges);
   // In an interval the others come first: a wait holds up whoever comes to it.
   const auto before = [&](int a, int b) {
     const bool x = works[a].kind == LaunchKind::wait, y = works[b].kind == LaunchKind::wait;
@@ -153,7 +151,7 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
     }
     std::vector<int> next;
     for (int w : ready)
-      for (int t : order.after[w])
+      for (int t : edges.after[w])
         if (--waits[t] == 0) (behind[t] && !behind[w] ? late : next).push_back(t);
     placed += ready.size();
     std::sort(next.begin(), next.end(), before);
@@ -161,7 +159,23 @@ std::vector<std::vector<int>> schedule(const std::vector<Work>& works,
     ready = std::move(next);
   }
   KILN_ASSERT(placed == works.size(), "launches wait for each other: {} of {} placed", placed, works.size());
-  return out;
+  return {std::move(out), std::move(edges.after)};
+}
+
+std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
+                                   const std::vector<std::vector<int>>& intervals) {
+  std::vector<int> first(cells.size(), -1), last(cells.size(), -1);
+  for (size_t t = 0; t < intervals.size(); ++t)
+    for (int w : intervals[t])
+      for (int used : works[static_cast<size_t>(w)].cells) {
+        const int c = cells[used].inside < 0 ? used : cells[used].inside;
+        if (first[c] < 0) first[c] = static_cast<int>(t);
+        last[c] = static_cast<int>(t);
+      }
+  std::vector<ArenaItem> items;
+  for (int c = 0; c < static_cast<int>(cells.size()); ++c)
+    if (cells[c].buffer < 0 && first[c] >= 0) items.push_back({c, cells[c].bytes, first[c], last[c]});
+  return items;
 }
 
 DimIndex DimPool::add(const Dim& d) {

@@ -12,6 +12,7 @@
 namespace kiln {
 
 namespace {
+using detail::chunk_steps;
 using detail::MatmulShape;
 
 /// Everything the printing functions share.
@@ -53,9 +54,16 @@ void Printer::check() const {
   KILN_ASSERT(s.mr > 0 && s.nv > 0 && s.kc > 0 && s.split_k > 0 && s.mc % s.mr == 0 && s.tile_m % s.mc == 0 &&
                   s.tile_n % shape.nr == 0,
               "matmul: tiles {}x{} of blocks {}x{}x{}", s.tile_m, s.tile_n, s.mc, s.mr, shape.nr);
-  KILN_ASSERT(s.pack_a != PackA::none || !hooks.prologue_a, "matmul: A must be packed");
+  const auto is_bf16 = [](const MatmulOperand& o) { return o.half == DType::bf16; };
+  KILN_ASSERT(!s.pairs || (is_bf16(spec.a) && is_bf16(spec.b) && s.pack_b && s.kc % 2 == 0),
+              "matmul: no pairs of bf16, kc {}", s.kc);
+  const bool a_in_place = !hooks.prologue_a && (s.pairs ? spec.a.col_stride.is(1) : !spec.a.half);
+  KILN_ASSERT(s.pack_a != PackA::none || a_in_place, "matmul: A must be packed");
+  for (const MatmulOperand* o : {&spec.a, &spec.b, &spec.c})
+    KILN_ASSERT(!o->half || spec.dtype == DType::f32, "matmul of {} in {}", dtype_name(*o->half),
+                dtype_name(spec.dtype));
   KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
-                           !hooks.prologue_b),
+                           !hooks.prologue_b && !spec.b.half),
               "matmul: B must be packed");
 }
 
@@ -64,7 +72,8 @@ void Printer::print_offset(const char* pointer, const MatmulOperand& o, const st
   std::string text = fmt::format("{}_base", std::string_view(pointer).substr(0, 1));
   for (size_t i = 0; i < spec.batch.size(); ++i)
     if (!o.batch_stride[i].is(0)) text += fmt::format(" + mm_b{} * {}", i, dims.text(o.batch_stride[i]));
-  out.line("{}T* const {} = {}{};", pointer[0] == 'c' ? "" : "const ", pointer, text, more);
+  out.line("{}{}* const {} = {}{};", pointer[0] == 'c' ? "" : "const ", detail::element_type(o), pointer,
+           text, more);
 }
 
 void Printer::print_signature() {
@@ -76,7 +85,7 @@ void Printer::print_signature() {
 
 void Printer::print_sizes() {
   const auto base = [&](const char* pointer, const MatmulOperand& o) {
-    const char* type = pointer[0] == 'c' ? "T*" : "const T*";
+    const std::string type = fmt::format("{}{}*", pointer[0] == 'c' ? "" : "const ", detail::element_type(o));
     const std::string offset = o.offset.is(0) ? "" : " + " + dims.text(o.offset);
     out.line("{0} const {1}_base = ({0})buffers[{2}]{3};", type, pointer, o.buffer, offset);
   };
@@ -139,8 +148,8 @@ void Printer::print_dispatch(const std::string& a, const std::string& b, const s
                              const std::string& resume) {
   const auto by_cols = [&](int rows, const std::string& a_at, const std::string& to) {
     const auto call = [&](int vectors) {
-      return fmt::format("micro_{}x{}({}, {}, kk, {}, {}, {}, dims);", rows, vectors, a_at, b, to, ld,
-                         resume);
+      return fmt::format("micro_{}x{}({}, {}, {}, {}, {}, {}, dims);", rows, vectors, a_at, b,
+                         s.pack_a == PackA::none ? "kk" : chunk_steps(s), to, ld, resume);
     };
     if (shape.col_tail == 0) return out.lines(call(s.nv));
     out.line("if (c > {}) {}", shape.col_tail * s.width, call(s.nv));
@@ -172,8 +181,8 @@ void Printer::print_store(bool full, const std::string& lanes) {
   const std::string cs = dims.text(spec.c.col_stride);
   const std::string to = fmt::format("c_tile + row_at * {} + col_at", dims.text(spec.c.row_stride));
   if (cs != "1")
-    out.line("for (long l = 0; l < {0}; ++l) {1} * {2} + l * {2}] = acc[l];", lanes,
-             fmt::format("c_tile[row_at * {} + col_at", dims.text(spec.c.row_stride)), cs);
+    out.line("for (long l = 0; l < {0}; ++l) kn::store<1>({1} * {2} + l * {2}, acc[l]);", lanes,
+             fmt::format("c_tile + row_at * {} + col_at", dims.text(spec.c.row_stride)), cs);
   else if (full) out.line("store({}, acc);", to);
   else out.line("store_lanes({}, acc, {});", to, lanes);
 }
@@ -202,13 +211,14 @@ void Printer::print_epilogue(const std::string& value_full, const std::string& v
 
 /// One mr x nr block: micro kernel, then epilogue unless it wrote C itself.
 void Printer::print_register_block() {
-  const std::string a_at = s.pack_a == PackA::none
-                               ? fmt::format("a + (ir + ii) * {} + k_at * {}", dims.text(spec.a.row_stride),
-                                             dims.text(spec.a.col_stride))
-                           : s.pack_a == PackA::rows ? fmt::format("packed_a + ii * {}", shape.a_ld)
-                                                     : std::string("packed_a + ii * kk");
-  const std::string b_at =
-      s.pack_b ? "packed_b + j * kk" : fmt::format("b + k_at * {} + j", dims.text(spec.b.row_stride));
+  const std::string a_at =
+      s.pack_a == PackA::none   ? fmt::format("a + (ir + ii) * {} + k_at * {}", dims.text(spec.a.row_stride),
+                                              dims.text(spec.a.col_stride))
+      : s.pack_a == PackA::rows ? fmt::format("packed_a + ii * {}", shape.a_ld)
+      : s.pairs                 ? fmt::format("packed_a + ii / {0} * (kp * {0} + {1})", s.mr, shape.a_pad)
+                                : fmt::format("packed_a + ii * {}", chunk_steps(s));
+  const std::string b_at = s.pack_b ? fmt::format("packed_b + j * {}", chunk_steps(s))
+                                    : fmt::format("b + k_at * {} + j", dims.text(spec.b.row_stride));
   out.line("const long r = min({}, rows - ir - ii), c = min({}, cols - j);", s.mr, shape.nr);
   const std::string c_at =
       fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
@@ -243,9 +253,10 @@ void Printer::print_register_block() {
 void Printer::print_main() {
   print_signature();
   print_sizes();
-  out.line("T* const packed_b = (T*)scratch;");
-  out.line("T* const packed_a = packed_b + {};", shape.pack_b_elements);
-  out.line("T* const tile = packed_a + {};", shape.pack_a_elements);
+  out.line("{0}* const packed_b = ({0}*)scratch;", detail::packed_type(s));
+  out.line("{}* const packed_a = packed_b + {};", detail::packed_type(s), shape.pack_b_elements);
+  out.line("T* const tile = {}packed_a + {}{};", s.pairs ? "(T*)(" : "", shape.pack_a_elements,
+           s.pairs ? ")" : "");
   out.line("T* const hook_scratch = tile + {};\n(void)hook_scratch;\n(void)tile;", shape.tile_elements);
   out.lines(hooks.setup);
   if (s.pack_b) out.lines("long packed = -1;");
@@ -267,6 +278,7 @@ void Printer::print_main() {
   print_task_hook(hooks.task_begin);
   out.lines("long k_at = k_begin;\ndo {");
   out.line("const long kk = min({}, k_end - k_at);", s.kc);
+  if (s.pairs) out.lines("const long kp = (kk + 1) / 2;");
   if (s.pack_b) {
     out.line("if (packed != columns{}) {{", shape.one_chunk ? "" : " || k_end - k_begin > kk");
     detail::print_pack_b(out, spec, s, shape, hooks, dims);

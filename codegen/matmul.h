@@ -23,11 +23,13 @@ struct MatmulOperand {
   Dim offset = 0;
   std::vector<Dim> batch_stride;  ///< one per batch axis; 0 broadcasts
   Dim row_stride, col_stride;
+  /// On the CPU: bf16 or f16 where it lies in memory so, of a matmul in f32.
+  std::optional<DType> half = {};
 };
 
 /// One contraction. Shapes: A[batch..., m, k], B[batch..., k, n], C[batch..., m, n].
 struct MatmulSpec {
-  DType dtype = DType::f32;  ///< f32 or f64
+  DType dtype = DType::f32;  ///< of the sums: f32 or f64; on CUDA also bf16 and f16, for those stored so
   std::vector<Dim> batch;    ///< any number of axes
   Dim m, n, k;
   MatmulOperand a{0, 0, {}, 0, 0}, b{1, 0, {}, 0, 0}, c{2, 0, {}, 0, 0};
@@ -38,6 +40,7 @@ struct MatmulTarget {
   int vector_bytes = 32;
   int vector_registers = 16;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 16 << 20;
+  bool bf16_pairs = false;  ///< one instruction multiplies and adds two bf16 for each f32 lane
 };
 
 /// How A reaches the micro kernel.
@@ -47,12 +50,15 @@ enum class PackA : uint8_t {
   cols,  ///< copied to panels of [k][mr]: A's columns are contiguous
 };
 
-/// Everything that is chosen about one matmul. Numeric part: split_k. The rest moves work, never bits: every
-/// element is one chain of fused multiply-adds in the order of k.
+/// Everything that is chosen about one matmul. Numeric part: pairs and split_k. The rest moves work, never
+/// bits: every element is one chain of fused multiply-adds in the order of k.
 struct MatmulSchedule {
+  /// Operands in bf16 stay so, two neighbours along k in a word. Of each pair the second product is added
+  /// first, and operands and sums below 2^-126 count as zero, as the instruction has it.
+  bool pairs = false;
   int width = 8;        ///< elements of a vector
   int mr = 6, nv = 2;   ///< register block: rows, vectors of columns
-  int64_t kc = 512;     ///< k range packed at a time
+  int64_t kc = 512;     ///< k range packed at a time; even with pairs
   int64_t mc = 6;       ///< rows of A packed at a time, a multiple of mr
   int64_t tile_m = 96;  ///< rows of a task, a multiple of mc
   int64_t tile_n = 96;  ///< columns of a task, a multiple of mr * nv
@@ -119,6 +125,9 @@ struct MatmulHooks {
   MatmulHook epilogue;                ///< runs once per element of C, and must store C itself
   MatmulTaskHook task_begin, task_end;
   int64_t scratch_elements = 0;  ///< of the dtype, for the task hooks
+  /// Most lanes that the accesses of prologues and epilogue are aligned for. CUDA asks for no more, and for
+  /// whole vectors only; the CPU does not care.
+  int width_a = 1, width_b = 1, width_c = 1;
 };
 
 /// One launch of a printed matmul.

@@ -7,82 +7,64 @@
 
 namespace kiln::detail {
 
-namespace {
-/// Statements that set `x` to the vector at (row, col) of an operand: prologue, or a load through `address`.
 std::string load_vector(const MatmulHook& prologue, const MatmulSpec& spec, const MatmulSchedule& s,
                         const std::string& row, const std::string& col, bool along_cols,
-                        const std::string& address, const std::string& lanes) {
-  if (prologue)
-    return call_hook(prologue, spec, s, {"", {}, row, col, along_cols, 0, lanes, true}, "x", true);
-  return lanes.empty() ? fmt::format("x = load({});", address)
-                       : fmt::format("x = load_lanes({}, {});", address, lanes);
+                        const std::string& address, const std::string& lanes, const char* to) {
+  if (prologue) return call_hook(prologue, spec, s, {"", {}, row, col, along_cols, 0, lanes, true}, to, true);
+  return lanes.empty() ? fmt::format("{} = load({});", to, address)
+                       : fmt::format("{} = load_lanes({}, {});", to, address, lanes);
 }
 
-/// What a prologue says once for all vectors of the row `at` (of the column, unless along_cols).
 void print_line(SourceText& out, const MatmulHook& hook, const MatmulSpec& spec, const MatmulSchedule& s,
                 bool along_cols, const std::string& at) {
-  if (hook) out.lines(hook({"", batch_names(spec), at, at, along_cols, s.width, "", true}));
+  if (!hook) return;
+  // Fused code may declare words of its own by these names, in the scope of what comes after it.
+  out.lines("using words::load, words::store;");
+  out.lines(hook({"", batch_names(spec), at, at, along_cols, s.width, "", true}));
 }
-
-/// A loop over `count` in vectors, `body(lanes)` printing one step; lanes is "" for a whole vector.
-template <typename Body>
-void vector_loop(SourceText& out, const MatmulSchedule& s, const std::string& index, const std::string& count,
-                 bool tail, const Body& body) {
-  out.line("long {} = 0;", index);
-  out.line("for (; {0} + {1} <= {2}; {0} += {1}) {{", index, s.width, count);
-  body(std::string());
-  out.lines("}");
-  if (!tail) return;
-  out.line("if ({} < {}) {{", index, count);
-  out.line("const long lanes = {} - {};", count, index);
-  body(std::string("lanes"));
-  out.lines("}");
-}
-
-/// True unless every chunk of k is whole vectors: code that never runs costs compile time.
-bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape) {
-  if (!spec.k.is_const() || spec.k.value() % s.width != 0) return true;
-  const int64_t part = (spec.k.value() + s.split_k - 1) / s.split_k;
-  return part % s.width != 0 || (!shape.one_chunk && s.kc % s.width != 0);
-}
-}  // namespace
 
 void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
                   const MatmulHooks& hooks, DimTable& dims) {
+  if (s.pairs) return print_pack_a_pairs(out, spec, s, shape, hooks, dims);
   const std::string rs = dims.text(spec.a.row_stride), cs = dims.text(spec.a.col_stride);
   if (s.pack_a == PackA::rows) {
     out.line("for (long i = 0; i < (block_rows + {0}) / {1} * {1}; ++i) {{", s.mr - 1, s.mr);
     out.lines("const long r = min(i, block_rows - 1);");
     out.line("T* const to = packed_a + i * {};", shape.a_ld);
     print_line(out, hooks.line_a, spec, s, true, "row + ir + r");
-    if (!hooks.prologue_a) out.line("const T* const from = a + (ir + r) * {} + k_at * {};", rs, cs);
+    if (!hooks.prologue_a)
+      out.line("const {}* const from = a + (ir + r) * {} + k_at * {};", element_type(spec.a), rs, cs);
     if (!hooks.prologue_a && !spec.a.col_stride.is(1)) {
-      out.line("for (long p = 0; p < kk; ++p) to[p] = from[p * {}];", cs);
+      out.line("for (long p = 0; p < kk; ++p) to[p] = kn::load<1>(from + p * {});", cs);
     } else {
-      vector_loop(out, s, "p", "kk", k_has_tail(spec, s, shape), [&](const std::string& lanes) {
-        out.lines("V x;");
-        out.lines(
-            load_vector(hooks.prologue_a, spec, s, "row + ir + r", "k_at + p", true, "from + p", lanes));
-        out.lines("store(to + p, x);");
-      });
+      vector_loop(
+          out, s.width, "p", "kk", k_has_tail(spec, s, shape, s.width), [&](const std::string& lanes) {
+            out.lines("V x;");
+            out.lines(
+                load_vector(hooks.prologue_a, spec, s, "row + ir + r", "k_at + p", true, "from + p", lanes));
+            out.lines("store(to + p, x);");
+          });
     }
     out.lines("}");
     return;
   }
   // Panels of [k][mr]; one pass over k, so that A's rows are read in long runs.
   out.lines("for (long p = 0; p < kk; ++p) {");
-  if (hooks.prologue_a) {
+  const bool staged = hooks.prologue_a || (spec.a.half && spec.a.row_stride.is(1));
+  const std::string memory = fmt::format("a + ir * {} + (k_at + p) * {}", rs, cs);
+  if (staged) {
     out.line("alignas(V) T from[{}];", s.mc + s.width);
     print_line(out, hooks.line_a, spec, s, false, "k_at + p");
-    vector_loop(out, s, "i", "block_rows", true, [&](const std::string& lanes) {
+    vector_loop(out, s.width, "i", "block_rows", true, [&](const std::string& lanes) {
       out.lines("V x;");
-      out.lines(load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k_at + p", false, "", lanes));
+      out.lines(
+          load_vector(hooks.prologue_a, spec, s, "row + ir + i", "k_at + p", false, memory + " + i", lanes));
       out.lines("store(from + i, x);");
     });
   } else {
-    out.line("const T* const from = a + ir * {} + (k_at + p) * {};", rs, cs);
+    out.line("const {}* const from = {};", element_type(spec.a), memory);
   }
-  const bool unit = hooks.prologue_a || spec.a.row_stride.is(1);
+  const bool unit = staged || spec.a.row_stride.is(1);
   out.lines("long at = 0;");
   if (unit) {
     out.line("for (; at + {0} <= block_rows; at += {0})", s.mr);
@@ -90,8 +72,8 @@ void print_pack_a(SourceText& out, const MatmulSpec& spec, const MatmulSchedule&
   }
   out.line("for (; at < block_rows; at += {})", s.mr);
   out.line(
-      "for (long i = 0; i < {0}; ++i) packed_a[at * kk + p * {0} + i] = from[min(at + i, block_rows - "
-      "1){1}];",
+      "for (long i = 0; i < {0}; ++i) packed_a[at * kk + p * {0} + i] = kn::load<1>(from + min(at + i, "
+      "block_rows - 1){1});",
       s.mr, unit ? "" : " * " + rs);
   out.lines("}");
 }
@@ -101,34 +83,17 @@ namespace {
 void pack_b_rows(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
                  const MatmulHooks& hooks, DimTable& dims) {
   out.lines("for (long p = 0; p < kk; ++p) {");
-  if (!hooks.prologue_b) out.line("const T* const from = b + (k_at + p) * {};", dims.text(spec.b.row_stride));
+  if (!hooks.prologue_b)
+    out.line("const {}* const from = b + (k_at + p) * {};", element_type(spec.b),
+             dims.text(spec.b.row_stride));
   print_line(out, hooks.line_b, spec, s, true, "k_at + p");
-  out.line("long j = 0;");
-  out.line("for (; j + {0} <= cols; j += {0}) {{", shape.nr);
-  for (int v = 0; v < s.nv; ++v) {
-    const std::string at = fmt::format("j + {}", v * s.width);
-    out.lines("{ V x;");
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + " + at, true, "from + " + at, ""));
-    out.line("store(packed_b + j * kk + p * {} + {}, x); }}", shape.nr, v * s.width);
-  }
-  out.lines("}");
-  if (!spec.n.is_const() || spec.n.value() % shape.nr != 0) {
-    out.line("if (j < cols) {{");
-    out.line("T* const to = packed_b + j * kk + p * {} - j;", shape.nr);
-    out.line("for (; j + {0} <= cols; j += {0}) {{", s.width);
-    out.lines("V x;");
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + j", true, "from + j", ""));
-    out.lines("store(to + j, x);\n}");
-    if (!spec.n.is_const() || spec.n.value() % s.width != 0) {
-      out.lines("if (j < cols) {");
-      if (spec.n.is_const()) out.line("const long lanes = {};", spec.n.value() % s.width);
-      else out.lines("const long lanes = cols - j;");
-      out.lines("V x;");
-      out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + j", true, "from + j", "lanes"));
-      out.lines("store(to + j, x);\n}");
-    }
-    out.lines("}");
-  }
+  panel_loop(
+      out, spec, s, shape, "p", [&](const std::string& at, const std::string& to, const std::string& lanes) {
+        out.lines("{ V x;");
+        out.lines(
+            load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + " + at, true, "from + " + at, lanes));
+        out.line("store({}, x); }}", to);
+      });
   out.lines("}");
 }
 
@@ -138,7 +103,7 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
   const std::string cs = dims.text(spec.b.col_stride);
   out.line("for (long j = 0; j < cols; j += {}) {{", s.width);
   out.line("T* const to = packed_b + j / {0} * {0} * kk + j % {0};", shape.nr);
-  vector_loop(out, s, "p", "kk", k_has_tail(spec, s, shape), [&](const std::string& lanes) {
+  vector_loop(out, s.width, "p", "kk", k_has_tail(spec, s, shape, s.width), [&](const std::string& lanes) {
     out.line("V r[{}];", s.width);
     out.line("#pragma clang loop unroll({})", hooks.prologue_b ? "disable" : "full");
     out.line("for (long i = 0; i < {}; ++i) {{", s.width);
@@ -159,13 +124,14 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
 
 void print_pack_b(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
                   const MatmulHooks& hooks, DimTable& dims) {
+  if (s.pairs) return print_pack_b_pairs(out, spec, s, shape, hooks, dims);
   if (spec.b.col_stride.is(1)) return pack_b_rows(out, spec, s, shape, hooks, dims);
   if (spec.b.row_stride.is(1)) return pack_b_cols(out, spec, s, shape, hooks, dims);
   if (hooks.prologue_b) return pack_b_rows(out, spec, s, shape, hooks, dims);
   out.lines("for (long p = 0; p < kk; ++p) {");
   out.lines("for (long j = 0; j < cols; ++j)");
-  out.line("packed_b[j / {0} * {0} * kk + p * {0} + j % {0}] = b[(k_at + p) * {1} + j * {2}];", shape.nr,
-           dims.text(spec.b.row_stride), dims.text(spec.b.col_stride));
+  out.line("packed_b[j / {0} * {0} * kk + p * {0} + j % {0}] = kn::load<1>(b + (k_at + p) * {1} + j * {2});",
+           shape.nr, dims.text(spec.b.row_stride), dims.text(spec.b.col_stride));
   out.lines("}");
 }
 

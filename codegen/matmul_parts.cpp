@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words and micro kernels of the matmul template. Plain vector code that every target of clang compiles; no
-// intrinsics, no headers. Multiply-adds are explicit, so no contraction flag changes a bit.
+// Words and micro kernels of the matmul template. Plain vector code that every target of clang compiles, but
+// for products of pairs of bf16, a word of the prelude. Multiply-adds are explicit, so no contraction flag
+// changes a bit.
 #include "codegen/matmul_parts.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ir/base/error.h"
 
@@ -19,15 +21,16 @@ std::string shuffle(int width, const std::function<int(int)>& lane) {
   return s + ")";
 }
 
-void print_shuffle_word(SourceText& out, const std::string& name, int width,
+/// Vectors of the type `v`, here and below.
+void print_shuffle_word(SourceText& out, const char* v, const std::string& name, int width,
                         const std::function<int(int)>& lane) {
-  out.line("static inline V {}(V a, V b) {{ return {}; }}", name, shuffle(width, lane));
+  out.line("static inline {0} {1}({0} a, {0} b) {{ return {2}; }}", v, name, shuffle(width, lane));
 }
 
 /// Interleaves blocks of `unit` elements within 16 bytes; `group` elements are 16 bytes.
-void print_unpack_words(SourceText& out, int width, int group, int unit) {
+void print_unpack_words(SourceText& out, const char* v, int width, int group, int unit) {
   for (const bool high : {false, true})
-    print_shuffle_word(out, fmt::format("{}{}", high ? "high" : "low", unit), width, [=](int i) {
+    print_shuffle_word(out, v, fmt::format("{}{}", high ? "high" : "low", unit), width, [=](int i) {
       const int base = i / group * group, at = i % group;
       const int source = base + (high ? group / 2 : 0) + at / (2 * unit) * unit + at % unit;
       return at / unit % 2 == 0 ? source : source + width;
@@ -35,9 +38,9 @@ void print_unpack_words(SourceText& out, int width, int group, int unit) {
 }
 
 /// Swaps blocks of 16 bytes at distance `step` between two rows.
-void print_block_words(SourceText& out, int width, int group, int step) {
+void print_block_words(SourceText& out, const char* v, int width, int group, int step) {
   for (const bool high : {false, true})
-    print_shuffle_word(out, fmt::format("{}_block{}", high ? "high" : "low", step), width, [=](int i) {
+    print_shuffle_word(out, v, fmt::format("{}_block{}", high ? "high" : "low", step), width, [=](int i) {
       const int block = i / group, at = i % group;
       const bool own = (block & step) == 0;
       const int from = high ? (own ? block + step : block) : (own ? block : block - step);
@@ -46,20 +49,21 @@ void print_block_words(SourceText& out, int width, int group, int step) {
 }
 
 /// Transposition of a width x width square in registers: within 16 bytes first, then blocks of 16 bytes.
-void print_transpose(SourceText& out, int width, int group) {
-  if (group == 4) print_unpack_words(out, width, group, 2);
-  print_unpack_words(out, width, group, 1);
-  for (int step = 1; step < width / group; step *= 2) print_block_words(out, width, group, step);
-  out.lines("static inline void transpose(V* r) {");
+void print_transpose(SourceText& out, const char* v, int width, int group) {
+  if (group == 4) print_unpack_words(out, v, width, group, 2);
+  print_unpack_words(out, v, width, group, 1);
+  for (int step = 1; step < width / group; step *= 2) print_block_words(out, v, width, group, step);
+  out.line("static inline void transpose({}* r) {{", v);
   for (int q = 0; q < width; q += group) {
     if (group == 2) {
-      out.line("{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low1(s, t); r[{1}] = high1(s, t); }}", q, q + 1);
+      out.line("{{ const {2} s = r[{0}], t = r[{1}]; r[{0}] = low1(s, t); r[{1}] = high1(s, t); }}", q, q + 1,
+               v);
       continue;
     }
     out.line(
-        "{{ const V s = low1(r[{0}], r[{1}]), t = high1(r[{0}], r[{1}]), u = low1(r[{2}], r[{3}]), "
+        "{{ const {4} s = low1(r[{0}], r[{1}]), t = high1(r[{0}], r[{1}]), u = low1(r[{2}], r[{3}]), "
         "v = high1(r[{2}], r[{3}]);",
-        q, q + 1, q + 2, q + 3);
+        q, q + 1, q + 2, q + 3, v);
     out.line("r[{0}] = low2(s, u); r[{1}] = high2(s, u); r[{2}] = low2(t, v); r[{3}] = high2(t, v); }}", q,
              q + 1, q + 2, q + 3);
   }
@@ -67,9 +71,9 @@ void print_transpose(SourceText& out, int width, int group) {
     for (int row = 0; row < width; ++row)
       if (((row / group) & step) == 0)
         out.line(
-            "{{ const V s = r[{0}], t = r[{1}]; r[{0}] = low_block{2}(s, t); r[{1}] = high_block{2}(s, t); "
+            "{{ const {3} s = r[{0}], t = r[{1}]; r[{0}] = low_block{2}(s, t); r[{1}] = high_block{2}(s, t); "
             "}}",
-            row, row + step * group, step);
+            row, row + step * group, step, v);
   out.lines("}");
 }
 }  // namespace
@@ -102,8 +106,8 @@ MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const 
   const bool const_k = spec.k.is_const();
   const int64_t k_range = const_k ? (spec.k.value() + s.split_k - 1) / s.split_k : s.kc;
   one_chunk = const_k && k_range <= s.kc;
-  const int64_t chunk = std::max<int64_t>(1, std::min(k_range, s.kc));
-  plain_c = !hooks.epilogue && spec.c.col_stride.is(1);
+  const int64_t chunk = (std::max<int64_t>(1, std::min(k_range, s.kc)) + s.pairs) / (s.pairs ? 2 : 1);
+  plain_c = !hooks.epilogue && spec.c.col_stride.is(1) && !spec.c.half;
   row_by_row = !spec.m.is_const() && s.pack_a == PackA::none && s.mr > 1;
   exact_rows = spec.m.is_const() || s.pack_a == PackA::none;
   exact = exact_rows && spec.n.is_const() && spec.n.value() % s.width == 0;
@@ -113,12 +117,34 @@ MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const 
   col_tail = col_vectors < s.nv ? static_cast<int>(col_vectors) : 0;
   partial = !one_chunk && !(plain_c && exact);
   a_ld = s.pack_a == PackA::cols ? s.mr : round_up(chunk, s.width) + s.width;
-  pack_a_elements = s.pack_a == PackA::rows ? s.mc * a_ld : s.pack_a == PackA::cols ? s.mc * chunk : 0;
+  if (s.pairs && s.pack_a == PackA::cols) a_pad = std::bit_ceil(static_cast<unsigned>(s.mr)) - s.mr;
+  pack_a_elements = s.pack_a == PackA::rows   ? s.mc * a_ld
+                    : s.pack_a == PackA::cols ? s.mc * chunk + s.mc / s.mr * a_pad
+                                              : 0;
   pack_a_elements = round_up(pack_a_elements, 64);
   pack_b_elements = s.pack_b ? round_up(chunk * s.tile_n, 64) : 0;
   tile_elements = round_up(partial ? s.tile_m * s.tile_n : s.mr * nr, 64);
   b_shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(),
                          [](const Dim& d) { return d.is(0); });
+}
+
+namespace {
+/// The same for elements of halves, whose values are floats.
+void print_half_words(SourceText& out, DType half, int width) {
+  out.line("typedef kn::{} S;", half == DType::bf16 ? "bf16" : "f16");
+  out.line("static inline V load(const S* p) {{ return kn::load<{}>(p); }}", width);
+  out.line("static inline void store(S* p, V v) {{ kn::store<{}>(p, v); }}", width);
+  out.line("static inline V load_lanes(const S* p, long lanes) {{ return kn::load_n<{}>(p, lanes); }}",
+           width);
+  out.line("static inline void store_lanes(S* p, V v, long lanes) {{ kn::store_n<{}>(p, lanes, v); }}",
+           width);
+}
+}  // namespace
+
+bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape, int unit) {
+  if (!spec.k.is_const() || spec.k.value() % unit != 0) return true;
+  const int64_t part = (spec.k.value() + s.split_k - 1) / s.split_k;
+  return part % unit != 0 || (!shape.one_chunk && s.kc % unit != 0);
 }
 
 void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, bool transpose) {
@@ -146,22 +172,44 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
     if (is_load) out.lines("return *(V*)buffer;");
     out.lines("}");
   }
-  if (transpose) print_transpose(out, w, spec.dtype == DType::f64 ? 2 : 4);
+  if (const std::optional<DType> half = spec.a.half ? spec.a.half : spec.b.half)
+    print_half_words(out, *half, w);
+  if (s.pairs) print_pair_words(out, w);
+  if (transpose) print_transpose(out, packed_vector(s), w, spec.dtype == DType::f64 ? 2 : 4);
   out.lines("}\nusing namespace words;");
 }
 
+namespace {
+/// One step of the micro kernel; `a` is the element or word of A in row {}.
+void print_step(SourceText& out, const MatmulSchedule& s, int rows, int vectors, const char* a) {
+  std::string text = fmt::format("const {} ", packed_vector(s));
+  for (int j = 0; j < vectors; ++j)
+    text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
+  out.lines(text + ";");
+  out.line("{} x;", packed_vector(s));
+  for (int i = 0; i < rows; ++i) {
+    text = fmt::format("x = ({})({}); ", packed_vector(s), fmt::format(fmt::runtime(a), i));
+    for (int j = 0; j < vectors; ++j)
+      text += s.pairs ? fmt::format("c{0}_{1} = kn::target::dot(c{0}_{1}, x, b{1}); ", i, j)
+                      : fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
+    out.lines(text);
+  }
+}
+}  // namespace
+
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
                         const MatmulShape& shape, int rows, int vectors, DimTable& dims) {
+  const bool in_place = s.pack_a == PackA::none;
   out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", rows, vectors * s.width);
   out.line(
-      "static __attribute__((noinline)) void micro_{}x{}(const T* a, const T* b, long k, T* c, long ldc, "
+      "static __attribute__((noinline)) void micro_{}x{}(const {}* a, const {}* b, long k, T* c, long ldc, "
       "bool resume, const int64_t* dims) {{",
-      rows, vectors);
+      rows, vectors, in_place ? element_type(spec.a) : packed_type(s), packed_type(s));
   const bool cols = s.pack_a == PackA::cols;
-  const std::string a_rs =
-      s.pack_a == PackA::none ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
-  const std::string a_ks =
-      s.pack_a == PackA::none ? dims.text(spec.a.col_stride) : std::to_string(cols ? shape.a_ld : 1);
+  const std::string a_rs = in_place ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
+  const std::string a_ks = !in_place ? std::to_string(cols ? shape.a_ld : 1)
+                           : s.pairs ? "2"
+                                     : dims.text(spec.a.col_stride);
   out.line("const long a_rs = {}, a_ks = {}, b_ks = {};", a_rs, a_ks,
            s.pack_b ? std::to_string(shape.nr) : dims.text(spec.b.row_stride));
   const auto each = [&](const auto& f) {
@@ -176,19 +224,16 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   each(
       [&](int i, int j) { return fmt::format("c{0}_{1} = load(c + {0} * ldc + {2}); ", i, j, j * s.width); });
   out.lines("}");
-  out.lines("for (; k > 0; --k) {");
-  std::string text = "const V ";
-  for (int j = 0; j < vectors; ++j)
-    text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
-  out.lines(text + ";");
-  out.lines("V x;");
-  for (int i = 0; i < rows; ++i) {
-    text = fmt::format("x = (V)(a[{} * a_rs]); ", i);
-    for (int j = 0; j < vectors; ++j)
-      text += fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
-    out.lines(text);
-  }
+  // A in place counts k in halves of words.
+  const bool halves = s.pairs && in_place;
+  out.lines(halves ? "for (; k > 1; k -= 2) {" : "for (; k > 0; --k) {");
+  print_step(out, s, rows, vectors, halves ? "one_word(a + {} * a_rs)" : "a[{} * a_rs]");
   out.lines("a += a_ks;\nb += b_ks;\n}");
+  if (halves && k_has_tail(spec, s, shape, 2)) {
+    out.lines("if (k > 0) {");
+    print_step(out, s, rows, vectors, "half_word(a + {} * a_rs)");
+    out.lines("}");
+  }
   each(
       [&](int i, int j) { return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width); });
   out.lines("}");

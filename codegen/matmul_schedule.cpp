@@ -3,6 +3,7 @@
 // model of a core. Must not look at thread counts. What the rules rest on was measured on Zen 4 (AVX-512 and
 // AVX2 code).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -22,11 +23,14 @@ int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t round_up(int64_t x, int64_t to) { return ceil_div(x, to) * to; }
 int64_t known(const Dim& d) { return d.is_const() ? std::max<int64_t>(1, d.value()) : kUnknown; }
 
+/// With pairs k counts words: a step of the micro kernel takes one, as it takes an f32 without.
 struct Problem {
   int64_t batch, m, n, k, size;
+  bool pairs;
   const MatmulSpec& spec;
   const MatmulTarget& target;
   const MatmulWish& wish;
+  int64_t a_size() const { return pairs ? 2 : size; }  ///< of an element that is read in place
 };
 
 /// True if rows or columns that lie `stride` apart fall into the same few sets of the first cache.
@@ -44,6 +48,15 @@ double block_cycles(const Problem& x, int64_t r, int64_t v) {
   return step * static_cast<double>(x.k) + 40.0 + 2.0 * static_cast<double>(r * v);
 }
 
+/// Cycles of joining two columns of A to words for all panels: once per tile of columns. Panels that are no
+/// whole vectors are stored across cache lines. Without pairs copying is the same for all heights.
+double panel_cycles(const Problem& x, int64_t mr) {
+  if (!x.pairs || !x.spec.a.row_stride.is(1) || x.spec.a.col_stride.is(1)) return 0;
+  constexpr int64_t kTileColumns = 192;
+  const bool whole = std::has_single_bit(static_cast<uint64_t>(mr));
+  return static_cast<double>(ceil_div(x.m, mr) * ceil_div(x.n, kTileColumns) * x.k) * (whole ? 4.0 : 6.0);
+}
+
 double matmul_cycles(const Problem& x, int64_t width, int64_t mr, int64_t nv) {
   const int64_t vectors = ceil_div(x.n, width);
   const int64_t m_tail = x.m % mr, v_tail = vectors % nv;
@@ -54,12 +67,13 @@ double matmul_cycles(const Problem& x, int64_t width, int64_t mr, int64_t nv) {
   const double total =
       static_cast<double>(x.m / mr) * row_of_blocks(mr) + (m_tail ? row_of_blocks(m_tail) : 0.0);
   // Every further kernel costs compile time: it must bring half a percent.
-  return total * (1.0 + 0.005 * (m_tail && x.m > mr) + 0.005 * (v_tail && vectors > nv));
+  return panel_cycles(x, mr) +
+         total * (1.0 + 0.005 * (m_tail && x.m > mr) + 0.005 * (v_tail && vectors > nv));
 }
 
 void choose_block(const Problem& x, MatmulSchedule& s) {
   // Rows read in place share the cache's sets if their stride is a power of two: no more of them than ways.
-  const int64_t most_rows = collides(x.spec.a.row_stride, x.size) && x.k * x.size > 512 ? 8 : 14;
+  const int64_t most_rows = collides(x.spec.a.row_stride, x.a_size()) && x.k * x.size > 512 ? 8 : 14;
   double best = std::numeric_limits<double>::max();
   for (int64_t nv = 1; nv <= 4; ++nv)
     for (int64_t mr = 1; mr <= most_rows; ++mr) {
@@ -73,15 +87,16 @@ void choose_block(const Problem& x, MatmulSchedule& s) {
 
 void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSchedule& s) {
   const MatmulSpec& spec = x.spec;
-  const bool b_in_place =
-      spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 && !prologues.b;
+  const bool b_in_place = spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
+                          !prologues.b && !spec.b.half;
+  const bool a_in_place = !prologues.a && (x.pairs ? spec.a.col_stride.is(1) : !spec.a.half);
   s.pack_b = !b_in_place || (x.m > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
   s.pack_a = PackA::none;
   // In columns A is read in long runs only if blocks lie side by side in cache; colliding ones push each
   // other out.
   const bool by_cols = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1);
-  if (by_cols && collides(spec.a.col_stride, x.size) && x.k > 64 && x.n > 64) s.pack_a = PackA::cols;
-  if (prologues.a) s.pack_a = by_cols ? PackA::cols : PackA::rows;
+  if (by_cols && collides(spec.a.col_stride, x.a_size()) && x.k > 64 && x.n > 64) s.pack_a = PackA::cols;
+  if (!a_in_place) s.pack_a = by_cols ? PackA::cols : PackA::rows;
   s.pack_a = x.wish.pack_a.value_or(s.pack_a);
   s.pack_b = x.wish.pack_b.value_or(s.pack_b);
 }
@@ -89,7 +104,8 @@ void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSc
 /// Chunks of k such that one panel of packed B stays in half of the second cache.
 void choose_chunk(const Problem& x, MatmulSchedule& s) {
   const int64_t panel = int64_t{s.nv} * s.width * x.size;
-  const int64_t most = x.wish.kc ? x.wish.kc : std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
+  const int64_t wished = x.pairs ? ceil_div(x.wish.kc, 2) : x.wish.kc;
+  const int64_t most = wished ? wished : std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
   s.kc =
       x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
 }
@@ -149,10 +165,18 @@ void choose_split(const Problem& x, MatmulSchedule& s) {
 
 MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget& target,
                                       const MatmulPrologues& prologues, const MatmulWish& wish) {
-  Problem x{1,    known(spec.m), known(spec.n), known(spec.k), static_cast<int64_t>(dtype_size(spec.dtype)),
-            spec, target,        wish};
-  for (const Dim& d : spec.batch) x.batch *= known(d);
   MatmulSchedule s;
+  s.pairs = target.bf16_pairs && spec.a.half == DType::bf16 && spec.b.half == DType::bf16;
+  Problem x{1,
+            known(spec.m),
+            known(spec.n),
+            ceil_div(known(spec.k), s.pairs ? 2 : 1),
+            static_cast<int64_t>(dtype_size(spec.dtype)),
+            s.pairs,
+            spec,
+            target,
+            wish};
+  for (const Dim& d : spec.batch) x.batch *= known(d);
   s.width = static_cast<int>(target.vector_bytes / x.size);
   choose_block(x, s);
   choose_packing(x, prologues, s);
@@ -160,6 +184,7 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   choose_tiles(x, prologues, s);
   if (prologues.a && !wish.kc) fit_wide_tile(x, s);
   choose_split(x, s);
+  if (s.pairs) s.kc *= 2;
   return s;
 }
 

@@ -43,6 +43,8 @@ void name_plan(const Graph& g, Plan& plan) {
     if (row.name.empty()) row.name = row.ops.empty() ? "copy" : row.ops.substr(0, 40);
   }
   for (const Launch& l : plan.launches) {
+    if (l.parts.size() > 1)
+      plan.profile[static_cast<size_t>(l.profile)].name += fmt::format(" x{}", l.parts.size());
     if (l.kind == LaunchKind::kernel) continue;
     const PlanCollective& c = plan.collectives[static_cast<size_t>(l.kernel)];
     plan.profile[static_cast<size_t>(l.profile)].name =

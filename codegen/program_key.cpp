@@ -4,6 +4,7 @@
 #include "codegen/program_key.h"
 
 #include "codegen/compile_clang.h"
+#include "codegen/compile_nvrtc.h"
 #include "codegen/source_digest.h"
 
 namespace kiln {
@@ -25,7 +26,8 @@ bool take_line(std::string_view& text, std::string_view name, std::string& value
 }  // namespace
 
 std::string LowerOptions::str() const {
-  std::string s = fmt::format("fuse={}", fuse);
+  std::string s = fmt::format("fuse={}{}{}{}", fuse, combine ? "" : ", apart", tf32 ? ", tf32" : "",
+                              library ? ", library" : "");
   for (const auto& [kernel, schedule] : schedules) s += fmt::format(", {} {}", kernel, schedule);
   return s;
 }
@@ -41,9 +43,17 @@ std::string layout_str(const ExternalLayout& layout) {
   return out;
 }
 
-ProgramKey program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-                       const LowerOptions& options) {
-  ProgramKey key{detail::kSourceDigest, compiler_key(target), target.str(), options.str(), {}, {}};
+ProgramKey program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
+                       const LowerOptions& options, bool machine_code) {
+  LowerOptions own = options;
+  std::string compiler = "sources alone";
+  if (const auto* cpu = std::get_if<CpuTarget>(&target)) {
+    compiler = compiler_key(*cpu);
+    own.tf32 = own.library = false;  // mean nothing there
+  } else if (machine_code) {
+    compiler = nvrtc_key(std::get<CudaTarget>(target).arch);
+  }
+  ProgramKey key{detail::kSourceDigest, std::move(compiler), kiln::str(target), own.str(), {}, {}};
   for (char& c : key.compiler)
     if (c == '\n') c = ' ';
   for (const ExternalLayout& l : layouts) key.layouts += layout_str(l) + "\n";

@@ -14,8 +14,8 @@ namespace kiln {
 /// A key in its parts, each a text.
 struct ProgramKey {
   std::string sources;   ///< digest of the sources of code generation
-  std::string compiler;  ///< version of clang, its flags, digest of the prelude
-  std::string target;    ///< CpuTarget::str()
+  std::string compiler;  ///< version of clang or NVRTC, its flags, digest of the prelude
+  std::string target;    ///< str() of it
   std::string options;   ///< LowerOptions::str()
   std::string layouts;   ///< a line for each external
   std::string graph;     ///< canonical text
@@ -28,9 +28,10 @@ struct ProgramKey {
 /// The kind of entries under such keys.
 inline constexpr std::string_view kPlanKind = "plan";
 
-/// The key of a program, compiled by this Kiln.
-ProgramKey program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const CpuTarget& target,
-                       const LowerOptions& options);
+/// The key of a program, compiled by this Kiln. A program for CUDA without machine code depends on no
+/// compiler. Throws: unsupported, without NVRTC, with `machine_code`.
+ProgramKey program_key(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
+                       const LowerOptions& options, bool machine_code = false);
 
 /// Inverse of str(), for keys found in a cache; false if `text` is none.
 bool parse_program_key(std::string_view text, ProgramKey& out);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "codegen/matmul.h"
+#include "codegen/matmul_cuda.h"
 
 namespace kiln {
 
@@ -22,12 +23,16 @@ struct RowSchedule {
   bool operator==(const RowSchedule&) const = default;
 };
 
-/// "matmul split_k=1; width=16 mr=14 nv=2 kc=512 mc=14 tile_m=112 tile_n=96 pack_a=none pack_b=1".
+/// "matmul split_k=1; width=16 mr=14 nv=2 kc=512 mc=14 tile_m=112 tile_n=96 pack_a=none pack_b=1"; with pairs
+/// it begins "matmul pairs split_k=1".
 std::string str(const MatmulSchedule& s);
+/// "cuda_matmul tensor split_k=1; tile=128x128x32 part=64x32 stages=4", or "simt" for "tensor".
+std::string str(const CudaMatmulSchedule& s);
 /// "rows width=16 accumulators=4; rows=0".
 std::string str(const RowSchedule& s);
 /// The inverses; nothing for any other text, or for numbers that no kernel can have.
 std::optional<MatmulSchedule> parse_matmul_schedule(std::string_view text);
+std::optional<CudaMatmulSchedule> parse_cuda_matmul_schedule(std::string_view text);
 std::optional<RowSchedule> parse_row_schedule(std::string_view text);
 
 /// The part of a schedule's text that decides bits: what stands before the semicolon.

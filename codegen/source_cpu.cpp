@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "codegen/source_values.h"
+#include "codegen/source_kernel.h"
 #include "ir/base/hash.h"
 #include "ir/graph.h"
 
@@ -22,15 +22,11 @@ using loop::InstrKind;
 
 constexpr int64_t kFlatChunk = 16384;  ///< elements of a task of a kernel without rows
 
-class Writer : detail::ValueText {
+class Writer : detail::KernelText {
  public:
   Writer(const loop::Kernel& k, const CpuTarget& target, const RowSchedule& schedule)
-      : ValueText(k), schedule_(schedule) {
+      : KernelText(k), schedule_(schedule) {
     choose_width(target);
-    flat_ = loop::is_flat(k_);
-    col_begin_ = k_.axis_begin(AxisRole::col);
-    vec_axis_ = static_cast<int>(k_.axes.size()) - 1;
-    has_cols_ = col_begin_ <= vec_axis_;
     lay_scratch();
   }
 
@@ -49,6 +45,7 @@ class Writer : detail::ValueText {
                       : k_.extent(AxisRole::batch) * ceildiv(k_.extent(AxisRole::row), rows_per_task());
     if (!has_cols_ && k_.axes.empty()) out.tasks = Dim(1);
     out.scratch_bytes = scratch_bytes_;
+    if (flat_) out.per_task = kFlatChunk;
     out.single_pass = p_.count == 1 && !k_.has(InstrKind::partial);
     return out;
   }
@@ -88,23 +85,6 @@ class Writer : detail::ValueText {
       const Dim bytes = (cols + Dim(width_)) * Dim(static_cast<int64_t>(dtype_size(k_.body[v].dtype)));
       scratch_bytes_ = scratch_bytes_ + ceildiv(bytes, Dim(64)) * Dim(64);
     }
-  }
-
-  std::string comment() const {
-    std::set<std::string_view> seen;
-    std::string names;
-    for (const Instr& i : k_.body)
-      if ((i.kind == InstrKind::elementwise || i.kind == InstrKind::reduce || i.kind == InstrKind::partial) &&
-          seen.insert(def(i.op).name).second)
-        names += " " + std::string(def(i.op).name);
-    std::string s = names.empty() ? "// copy\n" : "//" + names + "\n";
-    std::string ir = loop::print(k_);
-    for (size_t at = 0; at < ir.size();) {
-      const size_t end = ir.find('\n', at);
-      s += "//   " + ir.substr(at, end - at) + "\n";
-      at = end + 1;
-    }
-    return s;
   }
 
   // --- the frame: parameters, tasks, rows ---
@@ -182,49 +162,7 @@ class Writer : detail::ValueText {
     partials_end();
   }
 
-  std::string rows_text() const {
-    std::string s;
-    for (int a = k_.axis_begin(AxisRole::row); a < k_.axis_end(AxisRole::row); ++a)
-      s += (s.empty() ? "" : " * ") + size(k_.axes[a].extent);
-    return s.empty()                                                       ? "1"
-           : k_.axis_end(AxisRole::row) - k_.axis_begin(AxisRole::row) > 1 ? "(" + s + ")"
-                                                                           : s;
-  }
-
-  /// Axes [from, to) of a linear index over them.
-  void decode(const std::string& linear, int from, int to) {
-    if (to - from == 1) {
-      line("const i64 a{} = {};", from, linear);
-      return;
-    }
-    std::string left = linear;
-    for (int a = to - 1; a > from; --a) {
-      line("const i64 a{} = {} % {};", a, left, size(k_.axes[a].extent));
-      const std::string next = fmt::format("{}_{}", linear, a);
-      line("const i64 {} = {} / {};", next, left, size(k_.axes[a].extent));
-      left = next;
-    }
-    line("const i64 a{} = {};", from, left);
-  }
-
   // --- scalars: the same in all columns ---
-
-  bool is_uniform(int v) const { return k_.body[v].axes == 0; }
-
-  /// Scalars that are ready for `pass`; the uniform ones stand before the task loop.
-  void scalars(int pass, bool uniform) {
-    for (int v = 0; v < static_cast<int>(k_.body.size()); ++v) {
-      const Instr& i = k_.body[v];
-      if (p_.vector[v] || i.kind == InstrKind::store || i.kind == InstrKind::partial) continue;
-      if (i.kind == InstrKind::reduce) {
-        if (!has_cols_ && p_.at[v] == pass && !uniform) line("const auto v{} = v{};", v, i.args[0]);
-        continue;
-      }
-      const bool hoisted = is_uniform(v) && p_.at[v] == 0;
-      if (uniform ? !hoisted : (hoisted || p_.at[v] != pass)) continue;
-      compute(v, false, false);
-    }
-  }
 
   void scalar_sinks(int pass) {
     for (int v = 0; v < static_cast<int>(k_.body.size()); ++v) {
@@ -235,18 +173,7 @@ class Writer : detail::ValueText {
         line("q{} = {};", v, combine(i.op, i.dtype, fmt::format("q{}", v), fmt::format("v{}", i.args[0])));
     }
   }
-  std::string scalar_store(const Instr& i) const {
-    return fmt::format("store<1>(p{} + {}, v{})", i.param, index_text(i.index, false), i.args[0]);
-  }
-
   // --- passes over the columns ---
-
-  std::vector<int> reduces_in(int pass) const {
-    std::vector<int> out;
-    for (int v = 0; v < static_cast<int>(k_.body.size()); ++v)
-      if (k_.body[v].kind == InstrKind::reduce && p_.at[v] == pass + 1 && has_cols_) out.push_back(v);
-    return out;
-  }
 
   /// Independent accumulators, by the length of the pass: enough to hide the latency of the combination.
   int unroll(int pass) const {
@@ -289,31 +216,8 @@ class Writer : detail::ValueText {
   /// Accumulators in order, then the lanes as a tree.
   void finish_lanes(int v, int lanes, const std::string& target) {
     const Instr& i = k_.body[v];
-    std::string all = fmt::format("r{}[0]", v);
-    for (int u = 1; u < lanes; ++u) all = combine(i.op, i.dtype, all, fmt::format("r{}[{}]", v, u));
     line("{} detail::tree({}, [](auto a, auto b) __attribute__((always_inline)) {{ return {}; }});", target,
-         all, substitute(def(i.op).body, {"a", "b"}, i.dtype));
-  }
-
-  /// Scalars that vector code of this pass uses, spread over the lanes once.
-  void splats(int pass) {
-    std::set<int> used;
-    const auto want = [&](int v) {
-      if (!p_.vector[v]) used.insert(v);
-    };
-    for (int v : p_.compute[pass]) {
-      const Instr& i = k_.body[v];
-      if (i.kind == InstrKind::elementwise || i.kind == InstrKind::store || i.kind == InstrKind::partial)
-        for (int a : i.args) want(a);
-    }
-    for (int v : reduces_in(pass)) want(k_.body[v].args[0]);
-    for (int v : used) {
-      if (splatted_.count(v)) continue;
-      const DType t = k_.body[v].dtype;
-      if (t == DType::boolean) line("const Mask<W> w{0} = broadcast_mask<W>(v{0}.lanes);", v);
-      else line("const {0} w{1} = broadcast<W>(v{1});", value_type(t, true), v);
-      splatted_.insert(v);
-    }
+         accumulators_text(v, lanes), substitute(def(i.op).body, {"a", "b"}, i.dtype));
   }
 
   /// Whole vectors, then the last lanes.
@@ -374,12 +278,8 @@ class Writer : detail::ValueText {
 
   void accumulate(int v, const std::string& u, bool tail) {
     const Instr& i = k_.body[v];
-    std::string x = vec(i.args[0]);
-    if (tail)
-      x = fmt::format("select(first<W>(tail), {}, broadcast<W>({}({})))", x, storage_name(i.dtype),
-                      identity_text(i.op, i.dtype));
     const std::string r = fmt::format("r{}[{}]", v, u);
-    line("{} = {};", r, combine(i.op, i.dtype, r, x));
+    line("{} = {};", r, combine(i.op, i.dtype, r, combined_vector(v, tail)));
   }
 
   void vector_instr(int v, const std::string& u, bool tail) {
@@ -388,31 +288,13 @@ class Writer : detail::ValueText {
     if (i.kind == InstrKind::partial) {
       if (i.all_cols) return accumulate(v, u, tail);
       const std::string at = fmt::format("q{} + {}", v, linear_column());
-      const std::string old = tail ? fmt::format("load_n<W>({}, tail)", at) : fmt::format("load<W>({})", at);
-      const std::string sum = combine(i.op, i.dtype, old, vec(i.args[0]));
-      if (tail) line("store_n<W>({}, tail, {});", at, sum);
-      else line("store<W>({}, {});", at, sum);
-      return;
+      return store_columns(at, combine(i.op, i.dtype, load_columns(at, tail), vec(i.args[0])), tail);
     }
     compute(v, true, tail);
     if (p_.saved[v]) line("store<W>(s{} + {}, v{});", v, linear_column(), v);
   }
 
-  std::string linear_column() const {
-    std::string s = fmt::format("a{}", vec_axis_);
-    Dim stride = k_.axes[vec_axis_].extent;
-    std::string product = size(stride);
-    for (int a = vec_axis_ - 1; a >= col_begin_; --a) {
-      s += fmt::format(" + a{} * ({})", a, product);
-      product += " * " + size(k_.axes[a].extent);
-    }
-    return s;
-  }
-
   // --- partial results of a task ---
-
-  bool columnwise(int v) const { return k_.body[v].by_col; }
-  bool lanewise(int v) const { return has_cols_ && k_.body[v].all_cols; }
 
   void partials_begin() {
     for (int v = 0; v < static_cast<int>(k_.body.size()); ++v) {
@@ -445,11 +327,9 @@ class Writer : detail::ValueText {
   int pass_of(int v) const { return p_.at[v]; }
 
   const RowSchedule schedule_;
-  int width_ = 1, col_begin_ = 0;
-  bool flat_ = false, has_cols_ = false;
+  int width_ = 1;
   std::vector<Dim> scratch_at_;
   Dim scratch_bytes_;
-  std::set<int> splatted_;
 };
 
 }  // namespace

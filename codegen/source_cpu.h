@@ -19,6 +19,7 @@ struct CpuKernel {
   Dim tasks;
   Dim scratch_bytes;         ///< per thread
   bool single_pass = false;  ///< every element is loaded before its place is stored: may work in place
+  int64_t per_task = 1;      ///< elements of a task of a flat kernel
 };
 
 /// Throws: unsupported, for an op without a body.

@@ -24,7 +24,7 @@ std::vector<int> operands(const Instr& i) {
 
 bool ends(const Instr& i) { return i.kind == InstrKind::store || i.kind == InstrKind::partial; }
 
-/// Work of computing a vector value again from loads: saving and reading back costs about as much as 4.
+/// Work of computing a vector value again from loads.
 class Recompute {
  public:
   Recompute(const loop::Kernel& k, const Phases& p) : k_(k), p_(p) {}
@@ -54,11 +54,22 @@ class Recompute {
   std::map<int, double> memo_;
 };
 
-constexpr double kRecomputeLimit = 5;
+/// Loads by column move to the first pass that uses them.
+void delay_loads(const loop::Kernel& k, Phases& p) {
+  std::vector<int> first(k.body.size(), p.count);
+  for (size_t v = 0; v < k.body.size(); ++v) {
+    const Instr& i = k.body[v];
+    const int pass = i.kind == InstrKind::reduce ? p.at[v] - 1 : p.at[v];
+    for (int a : operands(i)) first[a] = std::min(first[a], pass);
+  }
+  for (size_t v = 0; v < k.body.size(); ++v)
+    if (k.body[v].kind == InstrKind::load && p.vector[v] && first[v] < p.count)
+      p.at[v] = std::max(p.at[v], first[v]);
+}
 
 }  // namespace
 
-Phases plan_phases(const loop::Kernel& k) {
+Phases plan_phases(const loop::Kernel& k, double reload_cost, bool late_loads) {
   const size_t n = k.body.size();
   Phases p;
   p.vector.assign(n, false);
@@ -75,6 +86,7 @@ Phases plan_phases(const loop::Kernel& k) {
       p.count = std::max(p.count, p.at[v] + (i.kind == InstrKind::reduce ? 0 : 1));
     if (i.kind == InstrKind::partial && i.all_cols) p.count = std::max(p.count, p.at[v] + 1);
   }
+  if (late_loads) delay_loads(k, p);
   p.compute.resize(p.count);
   p.reload.resize(p.count);
   Recompute again(k, p);
@@ -91,7 +103,7 @@ Phases plan_phases(const loop::Kernel& k) {
         continue;
       }
       if (!need[pass][v] || !p.vector[v]) continue;
-      if (p.at[v] == pass || again.cost(static_cast<int>(v)) <= kRecomputeLimit) {
+      if (p.at[v] == pass || again.cost(static_cast<int>(v)) <= reload_cost) {
         p.compute[pass].push_back(static_cast<int>(v));
         for (int a : operands(i)) need[pass][a] = true;
       } else {

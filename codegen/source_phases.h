@@ -19,6 +19,10 @@ struct Phases {
   std::vector<std::vector<int>> reload;   ///< per pass: values read back from scratch
   std::vector<bool> saved;                ///< per instruction: kept in scratch
 };
-Phases plan_phases(const loop::Kernel& k);
+/// What reading back a value that was saved costs beside one operation of arithmetic, on a CPU.
+inline constexpr double kReloadCost = 5;
+/// A value that costs no more than `reload_cost` to compute again is not saved. With `late_loads`, nothing is
+/// loaded before the pass that needs it.
+Phases plan_phases(const loop::Kernel& k, double reload_cost = kReloadCost, bool late_loads = false);
 
 }  // namespace kiln::detail

@@ -65,8 +65,6 @@ std::string RegionText::setup(DimTable& dims) {
 
 /// The names that ValueText uses, of this region.
 void RegionText::begin(const MatmulVector& v) {
-  // The template has words of its own by two of these names, for the code between the parts of a prologue.
-  line("using words::load, words::store;");
   line("using kn::load, kn::load_n, kn::load_strided, kn::load_strided_n, kn::gather_if, kn::broadcast;");
   line("using kn::store, kn::store_n, kn::store_strided, kn::store_strided_n, kn::first, kn::iota;");
   line("constexpr int W = {};", v.width);

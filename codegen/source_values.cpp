@@ -19,19 +19,18 @@ const char* storage_name(DType t) {
   return kNames[static_cast<int>(t)];
 }
 
-namespace {
 std::string number_text(double v, DType t) {
+  t = loop::computed(t);
   if (t == DType::boolean) return v != 0 ? "{true}" : "{false}";
+  if (t == DType::i64 && v == -0x1p63) return "(-9223372036854775807l - 1)";
   if (!is_floating(t)) return fmt::format("{}", static_cast<int64_t>(v));
   const char* suffix = t == DType::f32 ? "f" : "";
-  if (std::isnan(v)) return fmt::format("__builtin_nan{}(\"\")", suffix);
-  if (std::isinf(v)) return fmt::format("{}__builtin_inf{}()", v < 0 ? "-" : "", suffix);
+  if (std::isnan(v)) return fmt::format("kn::nan<{}>", storage_name(t));
+  if (std::isinf(v)) return fmt::format("{}kn::inf<{}>", v < 0 ? "-" : "", storage_name(t));
   std::string s = t == DType::f32 ? fmt::format("{}", static_cast<float>(v)) : fmt::format("{}", v);
   if (s.find_first_of(".e") == std::string::npos) s += ".0";
   return s + suffix;
 }
-
-}  // namespace
 
 std::string identity_text(Op o, DType t) {
   const std::string_view name = def(o).name;
@@ -47,6 +46,7 @@ std::string identity_text(Op o, DType t) {
 
 std::string ValueText::value_type(DType t, bool vector) const {
   if (t == DType::boolean) return vector ? "Mask<W>" : "Mask<1>";
+  t = loop::computed(t);
   return vector ? fmt::format("Vec<{}, W>", storage_name(t)) : storage_name(t);
 }
 
@@ -167,7 +167,10 @@ std::string ValueText::point_text(const Instr& i, bool vector) const {
   std::vector<std::string> args;
   for (int a : i.args) args.push_back(vector ? vec(a) : fmt::format("v{}", a));
   if (i.op == op("cast") && i.dtype == DType::boolean) return fmt::format("to_mask({})", args[0]);
+  if (i.op == op("cast") && dtype_size(i.dtype) == 2)
+    return fmt::format("round_to<{}>(convert<f32>({}))", storage_name(i.dtype), args[0]);
   KILN_CHECK(!def(i.op).body.empty(), unsupported, "{}: no kernel computes it", def(i.op).name);
+  if (i.rounded) return fmt::format("kn::mul_rounded({}, {})", args[0], args[1]);
   return substitute(def(i.op).body, args, i.dtype);
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // C++ text of the values of one kernel: loads, stores, scalar bodies, index expressions, for all lanes or for
-// one. Decides nothing about loops. Included by source_*.cpp only.
+// one. Decides nothing about loops. Included by source_*.cpp and whole_text.h only.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codegen/source_phases.h"
@@ -16,12 +17,15 @@ namespace kiln::detail {
 
 /// Name of a dtype in the prelude, as it lies in memory.
 const char* storage_name(DType t);
+/// `v` as a literal of the type that kernels compute in, infinities and NaN too; of no half.
+std::string number_text(double v, DType t);
 /// Where a combination starts: what leaves every element as it is. Throws: unsupported.
 std::string identity_text(Op o, DType t);
 
 class ValueText {
  protected:
-  explicit ValueText(const loop::Kernel& k) : k_(k), p_(plan_phases(k)) {}
+  explicit ValueText(const loop::Kernel& k) : ValueText(k, plan_phases(k)) {}
+  ValueText(const loop::Kernel& k, Phases p) : k_(k), p_(std::move(p)) {}
 
   // --- text ---
 

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "codegen/lower_parts.h"
-#include "codegen/source_cpu.h"
 #include "ir/base/hash.h"
 
 namespace kiln {
 
-using detail::ContractKernel;
+using detail::NodeKernel;
 using detail::Work;
 
 namespace {
@@ -54,6 +53,10 @@ class Alone {
     l.kernel = static_cast<int32_t>(out_.plan.kernels.size());
     out_.plan.kernels.push_back({false, symbol});
     l.buffers = args_;
+    for (size_t i = 0; i < args_.size(); ++i) {
+      const auto b = static_cast<size_t>(args_[i]);  // those behind the kernel's own are workspace
+      if (b >= k_.buffers.size() || k_.buffers[b].written) l.writes.push_back(static_cast<int32_t>(i));
+    }
     for (const Dim& d : dims) l.dims.push_back(pool_.add(d));
     l.tasks = pool_.add(tasks);
     l.scratch_bytes = pool_.add(scratch);
@@ -83,14 +86,9 @@ std::string_view Chooser::choice(const KernelCase& what) const {
   return at == choices_.end() ? std::string_view() : at->second;
 }
 
-RowSchedule Chooser::rows(const loop::Kernel& k) const {
+std::string_view Chooser::rows(const loop::Kernel& k) const {
   if (choices_.empty() || !has_choices(k)) return {};
-  return parse_row_schedule(choice(k)).value_or(RowSchedule{});
-}
-
-MatmulSchedule Chooser::matmul(const MatmulCase& c) const {
-  if (const auto s = parse_matmul_schedule(choice(c))) return *s;
-  return choose_matmul_schedule(c.spec, c.target, c.prologues());
+  return choice(k);
 }
 
 void Chooser::note(const KernelCase& what, const Work& w, const std::vector<Cell>& cells) {
@@ -139,20 +137,22 @@ std::string default_schedule(const TunableKernel& k) {
 
 LoweredProgram lower_alone(const TunableKernel& k, const std::string& schedule, const CpuTarget& target) {
   Alone alone(k);
+  const Target any = target;
+  const auto writer = detail::kernel_writer(any, {});
   if (const auto* c = std::get_if<MatmulCase>(&k.what)) {
     const auto s = parse_matmul_schedule(schedule);
     KILN_ASSERT(s, "schedule '{}' of a matmul", schedule);
-    ContractKernel m = detail::print_contract(*c, *s);
+    NodeKernel m = writer->contract(*c, schedule);
     if (m.has_workspace) alone.add_workspace(m.workspace);
-    for (const auto& [symbol, tasks] : m.launches) alone.add_launch(symbol, m.dims, tasks, m.scratch);
+    for (const auto& l : m.launches) alone.add_launch(l.symbol, m.dims, l.tasks, l.scratch);
     return alone.finish(std::move(m.source));
   }
   const auto& rows = std::get<loop::Kernel>(k.what);
   const auto s = parse_row_schedule(schedule);
   KILN_ASSERT(s, "schedule '{}' of a row kernel", schedule);
-  const CpuKernel r = write_cpu_kernel(rows, target, *s);
-  alone.add_launch(r.symbol, rows.dims, r.tasks, r.scratch_bytes);
-  return alone.finish({r.symbol + ".cpp", r.text, {r.symbol}});
+  detail::LoopKernel r = writer->loop(rows, schedule);
+  alone.add_launch(r.source.symbols[0], rows.dims, r.tasks, r.scratch);
+  return alone.finish(std::move(r.source));
 }
 
 }  // namespace kiln

@@ -28,7 +28,7 @@ struct TunableKernel {
 };
 
 /// The tunable kernels of `g`, each once, in the order of their first launches. Arguments and throws: as of
-/// lower_cpu.
+/// lower.
 std::vector<TunableKernel> tunable_kernels(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                            const CpuTarget& target);
 

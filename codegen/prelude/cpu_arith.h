@@ -115,7 +115,7 @@ KN_FN V floor_divide(V a, Same<V> b) {
     return b == zero ? plain : V(q == zero ? copysign(zero, plain) : near);
   } else {
     const V q = detail::quotient<V>(a, b);
-    return down ? sub(q, one) : q;
+    return (down & (b != zero)) ? sub(q, one) : q;
   }
 }
 /// The quotient cut to an integer.

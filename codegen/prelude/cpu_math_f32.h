@@ -9,15 +9,10 @@
 
 #include "cpu_target.h"
 #include "cpu_vec.h"
+#include "polynomial.h"
 
 namespace kn {
 namespace detail {
-
-/// c0 + x (c1 + x (c2 + ...)), every step fused.
-template <class V> KN_FN V horner(V, Elem<V> last) { return (V)(last); }
-template <class V, class... C> KN_FN V horner(V x, Elem<V> c0, C... rest) {
-  return fma(horner(x, Elem<V>(rest)...), x, (V)(c0));
-}
 
 /// 2^k for the integer k held in the low bits of `shifted` = k + kRound (see split_ln2), -126 <= k <= 127.
 template <class V> KN_FN V pow2_f32(Like<V, u32> k) { return bits<V>((k + 127u) << 23); }

@@ -72,6 +72,12 @@ template <int Step, class T> KN_FN void copy_pieces(T* to, const T* from, i64 n)
 
 template <class S, int W> using ValueOf = typename detail::Value<S, W>::type;
 
+/// What is left of v after a store as S, bf16 or f16, and a load.
+template <class S, class V> KN_FN V round_to(V v) {
+  constexpr int W = width<V>;
+  return detail::decode<S, W>(detail::encode<S, W>(v));
+}
+
 /// p[0..W).
 template <int W, class S> KN_FN ValueOf<S, W> load(const S* p) {
   Vec<detail::RawOf<S>, W> v;

@@ -3,6 +3,8 @@
 // comparison, conversion. No target intrinsics, no system headers: compiles for every target of clang.
 #pragma once
 
+#include "types.h"
+
 using int8_t = signed char;
 using uint8_t = unsigned char;
 using int16_t = short;
@@ -20,21 +22,6 @@ using size_t = unsigned long;
 
 namespace kn {
 
-using i8 = signed char;
-using u8 = unsigned char;
-using u16 = unsigned short;
-using i32 = int;
-using u32 = unsigned int;
-using i64 = long;
-using u64 = unsigned long;
-using f32 = float;
-using f64 = double;
-
-/// Storage-only element types: loads give float (bf16, f16) or a mask (b8), stores round to nearest even.
-struct bf16 { u16 bits; };
-struct f16 { u16 bits; };
-struct b8 { u8 byte; };
-
 namespace detail {
 template <class T, int W> struct VecOf { typedef T type __attribute__((ext_vector_type(W))); };
 template <class T> struct VecOf<T, 1> { using type = T; };
@@ -43,9 +30,6 @@ template <class T, int N> struct Lane<T __attribute__((ext_vector_type(N)))> {
   using type = T;
   static constexpr int width = N;
 };
-template <class A, class B> inline constexpr bool same = false;
-template <class A> inline constexpr bool same<A, A> = true;
-template <class T> struct Ident { using type = T; };
 }  // namespace detail
 
 /// W lanes of T; one lane is T itself.
@@ -55,12 +39,14 @@ template <class V> using Elem = typename detail::Lane<V>::type;
 template <class V> inline constexpr int width = detail::Lane<V>::width;
 /// The same number of lanes, of T.
 template <class V, class T> using Like = Vec<T, width<V>>;
-/// A parameter that takes no part in deduction, so that constants convert: max(x, 0.0f).
-template <class T> using Same = typename detail::Ident<T>::type;
 
 template <class V> inline constexpr bool is_f32 = detail::same<Elem<V>, f32>;
 template <class V> inline constexpr bool is_f64 = detail::same<Elem<V>, f64>;
 template <class V> inline constexpr bool is_float = is_f32<V> || is_f64<V>;
+
+/// Of f32 and f64.
+template <class T> inline constexpr T inf = T(__builtin_inf());
+template <class T> inline constexpr T nan = T(__builtin_nan(""));
 
 /// One truth value per lane: all bits or none of an i32. A type of its own, so that a mask is never added
 /// as -1.
@@ -152,10 +138,10 @@ template <int W> KN_FN Mask<W> gt(Mask<W> a, Mask<W> b) { return a & !b; }
 template <int W> KN_FN Mask<W> ge(Mask<W> a, Mask<W> b) { return a | !b; }
 template <class V> KN_FN Mask<width<V>> isnan(V a) { return ne(a, a); }
 template <class V> KN_FN Mask<width<V>> isinf(V a) {
-  return eq(V(__builtin_elementwise_abs(a)), (V)(Elem<V>(__builtin_inf())));
+  return eq(V(__builtin_elementwise_abs(a)), (V)(inf<Elem<V>>));
 }
 template <class V> KN_FN Mask<width<V>> isfinite(V a) {
-  return lt(V(__builtin_elementwise_abs(a)), (V)(Elem<V>(__builtin_inf())));
+  return lt(V(__builtin_elementwise_abs(a)), (V)(inf<Elem<V>>));
 }
 
 /// m ? a : b in each lane.
@@ -243,6 +229,12 @@ template <class V> KN_FN V mul(V a, Same<V> b) {
   } else {
     return V(a * b);
   }
+}
+/// A product that no sum takes unrounded.
+template <class V> KN_FN V mul_rounded(V a, Same<V> b) {
+#pragma clang fp contract(off)
+  if constexpr (is_float<V>) return V(a * b);
+  else return mul(a, b);
 }
 template <class V> KN_FN V neg(V a) {
   if constexpr (is_float<V>) return -a;

@@ -380,7 +380,7 @@ TEST_F(CompileClang, DuplicateKernelsAreRefused) {
 }
 
 TEST_F(CompileClang, EveryTargetCompiles) {
-  for (const char* name : {"host", "x86-64-v3", "x86-64-v4"}) {
+  for (const char* name : {"host", "x86-64-v3", "x86-64-v4", "aarch64"}) {
     const CpuTarget target = parse_target(name);
     const CpuSource s{"axpy.cpp", axpy_source("axpy"), {}};
     const std::string image =

@@ -25,6 +25,10 @@ TEST(CpuTarget, NamedLevelsAreFixedText) {
   EXPECT_TRUE(v4.has("avx512vl"));
   EXPECT_FALSE(v4.has("avx512"));
   EXPECT_FALSE(v4.has("avx512bf16"));
+  const CpuTarget arm = parse_target("aarch64");
+  EXPECT_EQ(arm.str(), "aarch64-unknown-linux-gnu generic +neon");
+  EXPECT_EQ(arm.vector_bytes, 16);
+  EXPECT_TRUE(arm.has_fma);
 }
 
 TEST(CpuTarget, UnknownNameListsTheKnownOnes) {
@@ -33,7 +37,8 @@ TEST(CpuTarget, UnknownNameListsTheKnownOnes) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::invalid);
-    EXPECT_STREQ(e.what(), "cpu target: unknown target; got 'z80', expected host, x86-64-v3 or x86-64-v4");
+    EXPECT_STREQ(e.what(),
+                 "cpu target: unknown target; got 'z80', expected host, x86-64-v3, x86-64-v4 or aarch64");
   }
 }
 

@@ -39,6 +39,7 @@ JobProgram program(int size, const std::string& name = "step") {
   p.lines = {"net.cpp:42", ""};
   p.layouts = {{{Dim(1), Dim(size)}, Dim(7)}};
   p.options.fuse = size % 2 == 0;
+  p.options.tf32 = !p.options.fuse;
   return p;
 }
 
@@ -90,6 +91,8 @@ TEST_F(JobTest, RoundTrip) {
   EXPECT_EQ(p.ends, "host read net.cpp:44");
   EXPECT_TRUE(p.options.fuse);
   EXPECT_FALSE(read.programs[1].options.fuse);
+  EXPECT_FALSE(p.options.tf32);
+  EXPECT_TRUE(read.programs[1].options.tf32);
   EXPECT_EQ(p.layouts, program(4).layouts);
   EXPECT_EQ(print(p.graph), print(program(4).graph));
   EXPECT_EQ(p.lines, program(4).lines);

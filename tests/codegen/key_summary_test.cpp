@@ -53,6 +53,7 @@ TEST(KeySummary, TargetsBetweenLevels) {
   if (!(t == host_target())) {
     EXPECT_EQ(target_label(t.str()), "x86-64-v3 +avxvnni");
   }
+  EXPECT_EQ(target_label(parse_target("aarch64").str()), "aarch64");
   EXPECT_EQ(target_label("x"), "x");
 }
 

@@ -22,13 +22,13 @@ using Intervals = std::vector<std::vector<int>>;
 TEST(Schedule, IndependentWorksShareAnInterval) {
   std::vector<int> clashes;
   // 0 -> cell 1, 1 -> cell 2, 2 needs both.
-  EXPECT_EQ(schedule({work({0}, {1}), work({0}, {2}), work({1, 2}, {3})}, {}, {}, 4, clashes),
+  EXPECT_EQ(schedule({work({0}, {1}), work({0}, {2}), work({1, 2}, {3})}, {}, {}, 4, clashes).intervals,
             (Intervals{{0, 1}, {2}}));
 }
 TEST(Schedule, OverwriteWaitsForReaders) {
   std::vector<int> clashes;
   // Cell 1 replaces input 0, which work 1 still reads.
-  EXPECT_EQ(schedule({work({0}, {1}, true), work({0}, {2})}, {{1, 0}}, {}, 3, clashes),
+  EXPECT_EQ(schedule({work({0}, {1}, true), work({0}, {2})}, {{1, 0}}, {}, 3, clashes).intervals,
             (Intervals{{1}, {0}}));
   EXPECT_TRUE(clashes.empty());
 }
@@ -47,7 +47,7 @@ TEST(Schedule, OverwriteWaitsForGuards) {
   std::vector<int> clashes;
   // Cell 1 replaces input 0; cell 3 is a guard, made by way of cell 2 from an input of its own.
   const std::vector<Work> works = {work({0}, {1}, true), work({4}, {2}), work({2}, {3})};
-  EXPECT_EQ(schedule(works, {{1, 0}}, {3}, 5, clashes), (Intervals{{1}, {2}, {0}}));
+  EXPECT_EQ(schedule(works, {{1, 0}}, {3}, 5, clashes).intervals, (Intervals{{1}, {2}, {0}}));
   EXPECT_TRUE(clashes.empty());
   // Not where one kernel makes both, nor where the guard is made from the new value.
   schedule({work({0}, {1, 3}, true)}, {{1, 0}}, {3}, 4, clashes);
@@ -68,9 +68,9 @@ TEST(Schedule, CollectivesWaitForGuards) {
   std::vector<Work> works = collective(0, 1, 2);
   works.push_back(work({5}, {3}));
   works.push_back(work({3}, {4}));  // the guard
-  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes), (Intervals{{2}, {3}, {0}, {1}}));
+  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes).intervals, (Intervals{{2}, {3}, {0}, {1}}));
   works[2] = work({2}, {3});
-  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes), (Intervals{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(schedule(works, {}, {4}, 6, clashes).intervals, (Intervals{{0}, {1}, {2}, {3}}));
   EXPECT_TRUE(clashes.empty());
 }
 

@@ -3,18 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codegen/lower.h"
 #include "ir/graph.h"
 
 namespace kiln {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 
 Plan plan_of(std::string_view text, const std::vector<ExternalLayout>& layouts = {}) {
   const Graph g = parse_graph(text);
   verify(g);
-  return lower_cpu(g, layouts, host_target(), {}).plan;
+  return lower(g, layouts, host_target(), {}).plan;
 }
 
 /// One number of each launch.
@@ -152,6 +155,62 @@ TEST(LowerTraffic, WhatIsFusedIntoAMatmul) {
   output %3
 })");
   EXPECT_THAT(of_launches(p, &ProfileRow::flops), ElementsAre(2 * 32 * 24 * 64 + 32 * 24));
+}
+
+/// Of a tensor that lies strided a plan says how far it reaches.
+TEST(LowerTraffic, HowFarInputsReach) {
+  const char* text = R"(graph g {
+  %0 = input f32[3,5] arg
+  %1 = input f32[3,5] arg
+  %2 = f32[3,5] add %0, %1
+  output %2
+})";
+  const Plan p = plan_of(text, {{{Dim(1), Dim(16)}, Dim(2)}, {{Dim(5), Dim(1)}, Dim(0)}});
+  EXPECT_EQ(p.dims[static_cast<size_t>(p.buffers[0].bytes)].value(), 4 * (2 + 2 * 1 + 4 * 16 + 1));
+  EXPECT_EQ(p.dims[static_cast<size_t>(p.buffers[1].bytes)].value(), 4 * 15);
+}
+
+/// Nothing of the arena is named by a launch before one has written it; outputs may be named, and left alone.
+TEST(LowerTraffic, LaunchesSayWhatTheyWrite) {
+  const char* graphs[] = {R"(graph split {
+  %0 = input f32[8,65536] arg
+  %1 = input f32[65536,8] param
+  %2 = f32[8,8] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  output %2
+})",
+                          R"(graph parts {
+  %0 = input f32[1000,200] arg
+  %1 = f32[200] sum %0 {dims=(0)}
+  output %1
+})",
+                          R"(graph update {
+  %0 = input f32[64] param
+  %1 = f32[64] exp %0
+  output %1
+  output %1 alias=0
+})"};
+  for (const char* text : graphs) {
+    const Plan p = plan_of(text);
+    std::vector<bool> made;
+    for (const PlanBuffer& b : p.buffers)
+      made.push_back(b.kind != BufferKind::arena && b.kind != BufferKind::output);
+    std::vector<bool> written(p.buffers.size());
+    for (const Launch& l : p.launches) {
+      EXPECT_FALSE(l.writes.empty());
+      for (size_t i = 0; i < l.buffers.size(); ++i) {
+        const bool writes = std::count(l.writes.begin(), l.writes.end(), static_cast<int32_t>(i)) > 0;
+        const bool unused = p.buffers[static_cast<size_t>(l.buffers[i])].kind == BufferKind::output;
+        EXPECT_TRUE(writes || unused || made[static_cast<size_t>(l.buffers[i])]) << print(p);
+        if (writes)
+          written[static_cast<size_t>(l.buffers[i])] = made[static_cast<size_t>(l.buffers[i])] = true;
+      }
+    }
+    EXPECT_THAT(made, Each(true)) << print(p);
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      const bool in_place = std::string_view(text).starts_with("graph update") && b == 0;
+      EXPECT_EQ(written[b], in_place || p.buffers[b].kind != BufferKind::external) << print(p);
+    }
+  }
 }
 
 /// Equal constants are one node, wherever they were written: they name no launch that does something else.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Printed matmuls against a plain loop: shapes with tails and nothing in them, every layout, batches,
-// symbolic sizes, every packing, split k, prologues and epilogues; and that tasks may run in any grouping.
+// symbolic sizes, every packing, split k, prologues and epilogues, halves multiplied in pairs and widened;
+// and that tasks may run in any grouping.
 #include "codegen/matmul.h"
 
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@
 #include <random>
 
 #include "codegen/compile_clang.h"
+#include "codegen/schedule.h"
 #include "ir/base/error.h"
 #include "runtime/image.h"
 
@@ -53,13 +55,14 @@ class Maker {
  public:
   explicit Maker(uint32_t seed) : random_(seed) {}
 
-  std::unique_ptr<Case> make(const std::string& name) {
+  std::unique_ptr<Case> make(const std::string& name, std::optional<DType> half = {}) {
     auto c = std::make_unique<Case>();
     c->name = name;
-    c->spec.dtype = below(3) == 0 ? DType::f64 : DType::f32;
+    c->spec.dtype = !half && below(3) == 0 ? DType::f64 : DType::f32;
+    c->spec.a.half = c->spec.b.half = c->spec.c.half = half;
     c->m = pick({0, 1, 2, 3, 7, 8, 9, 17, 33, 50});
     c->n = pick({0, 1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 64, 100});
-    c->k = pick({0, 1, 2, 5, 8, 10, 16, 17, 40, 70});
+    c->k = pick({0, 1, 2, 5, 8, 10, 16, 17, 31, 40, 70});
     const bool symbolic = below(3) == 0;
     const auto dim = [&](const char* symbol, int64_t value) {
       c->symbols[symbol] = value;
@@ -112,6 +115,7 @@ class Maker {
     MatmulTarget target;
     target.vector_bytes = std::min<int>(host_target().vector_bytes, static_cast<int>(pick({16, 32, 64})));
     target.vector_registers = target.vector_bytes == 64 ? 32 : 16;
+    target.bf16_pairs = host_target().has("avx512bf16") && below(4) != 0;
     MatmulSchedule& s = c.schedule = choose_matmul_schedule(c.spec, target);
     if (below(2)) return;
     s.mr = static_cast<int>(pick({1, 2, 3, 4, 6})), s.nv = static_cast<int>(pick({1, 2, 3}));
@@ -119,8 +123,10 @@ class Maker {
     s.tile_n = s.nv * s.width * pick({1, 2, 3});
     s.kc = pick({4, 16, 24, 100}), s.split_k = static_cast<int>(pick({1, 1, 2, 3}));
     s.pack_a = below(2) ? PackA::rows : PackA::cols;
-    if (below(3) == 0) s.pack_a = PackA::none;
-    const bool in_place = c.spec.b.col_stride.is(1) && c.spec.n.is_const() && c.n % s.width == 0;
+    const bool a_in_place = s.pairs ? c.spec.a.col_stride.is(1) : !c.spec.a.half;
+    if (below(3) == 0 && a_in_place) s.pack_a = PackA::none;
+    const bool in_place =
+        !c.spec.b.half && c.spec.b.col_stride.is(1) && c.spec.n.is_const() && c.n % s.width == 0;
     s.pack_b = !in_place || below(2);
   }
 
@@ -158,6 +164,10 @@ class Maker {
   std::mt19937 random_;
 };
 
+float to_half(DType t, float x) {
+  return t == DType::bf16 ? static_cast<float>(BFloat16(x)) : static_cast<float>(Half(x));
+}
+
 template <typename T>
 std::vector<T> numbers(int64_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -179,12 +189,48 @@ void for_each_batch(const std::vector<int64_t>& sizes, const F& f) {
   }
 }
 
+/// An operand's memory. Halves of odd sizes end at an odd place; what fused code reads or writes is in T.
+template <typename T>
+class Memory {
+ public:
+  Memory(std::vector<T> values, std::optional<DType> half) : values_(std::move(values)), half_(half) {
+    for (const T x : values_) {
+      const auto f = static_cast<float>(x);
+      if (half_) bits_.push_back(half_ == DType::bf16 ? BFloat16(f).bits : Half(f).bits);
+    }
+  }
+  void* data() { return half_ ? static_cast<void*>(bits_.data()) : values_.data(); }
+  std::vector<T> now() {
+    for (size_t i = 0; i < bits_.size(); ++i) {
+      BFloat16 b;
+      Half h;
+      b.bits = h.bits = bits_[i];
+      values_[i] = static_cast<T>(half_ == DType::bf16 ? static_cast<float>(b) : static_cast<float>(h));
+    }
+    return values_;
+  }
+
+ private:
+  std::vector<T> values_;
+  std::optional<DType> half_;
+  std::vector<uint16_t> bits_;
+};
+template <typename T>
+Memory<T> memory_a(const Case& c) {
+  return {numbers<T>(c.a.elements, 1), c.prologue_a ? std::nullopt : c.spec.a.half};
+}
+template <typename T>
+Memory<T> memory_b(const Case& c) {
+  return {numbers<T>(c.b.elements, 2), c.prologue_b ? std::nullopt : c.spec.b.half};
+}
+
 /// Runs a case's launches, each in `pieces` ranges of tasks, last range first. Scratch starts as NaN, and
 /// ends in guard words. What nobody writes of C stays 12345.
 template <typename T>
 std::vector<T> run(const Case& c, const LoadedImage& image, int pieces) {
-  std::vector<T> a = numbers<T>(c.a.elements, 1), b = numbers<T>(c.b.elements, 2);
-  std::vector<T> out(static_cast<size_t>(c.c.elements) + 1, T(12345));
+  Memory<T> a = memory_a<T>(c), b = memory_b<T>(c);
+  Memory<T> out(std::vector<T>(static_cast<size_t>(c.c.elements) + 1, T(12345)),
+                c.epilogue ? std::nullopt : c.spec.c.half);
   std::vector<T> workspace(static_cast<size_t>(c.source.workspace_bytes.eval(c.symbols)) / sizeof(T) + 1,
                            std::numeric_limits<T>::quiet_NaN());
   void* buffers[] = {a.data(), b.data(), out.data(), workspace.data()};
@@ -202,25 +248,29 @@ std::vector<T> run(const Case& c, const LoadedImage& image, int pieces) {
                                   scratch.get());
     EXPECT_EQ(std::count(scratch.get() + bytes, scratch.get() + bytes + 64, '\x5a'), 64) << "scratch overrun";
   }
-  return out;
+  return out.now();
 }
 
 template <typename T>
 void check(const Case& c, const LoadedImage& image) {
-  SCOPED_TRACE(fmt::format(
-      "{}: m {} n {} k {} batch axes {} mr {} nv {} kc {} mc {} tile {}x{} pack {} {} split {}", c.name, c.m,
-      c.n, c.k, c.batch.size(), c.schedule.mr, c.schedule.nv, c.schedule.kc, c.schedule.mc, c.schedule.tile_m,
-      c.schedule.tile_n, int(c.schedule.pack_a), c.schedule.pack_b, c.schedule.split_k));
-  const std::vector<T> a = numbers<T>(c.a.elements, 1), b = numbers<T>(c.b.elements, 2);
-  std::vector<double> expected(static_cast<size_t>(c.c.elements) + 1, 12345), size(expected.size(), 0);
+  SCOPED_TRACE(fmt::format("{}: m {} n {} k {} batch axes {} half {} prologues {} {} epilogue {} {}", c.name,
+                           c.m, c.n, c.k, c.batch.size(), c.spec.a.half ? dtype_name(*c.spec.a.half) : "none",
+                           c.prologue_a, c.prologue_b, c.epilogue, str(c.schedule)));
+  const std::vector<T> a = memory_a<T>(c).now(), b = memory_b<T>(c).now();
+  const bool stored_half = c.spec.c.half && !c.epilogue;
+  std::vector<double> expected(static_cast<size_t>(c.c.elements) + 1,
+                               stored_half ? to_half(*c.spec.c.half, 12345) : 12345);
+  std::vector<double> size(expected.size(), 0);
+  // Pairs round what a prologue gives; without them it stays what it is.
+  const auto packed = [&](double x) { return c.schedule.pairs ? to_half(DType::bf16, float(x)) : x; };
   for_each_batch(c.batch, [&](const std::vector<int64_t>& at) {
     for (int64_t i = 0; i < c.m; ++i)
       for (int64_t j = 0; j < c.n; ++j) {
         double sum = 0, magnitude = 1;
         for (int64_t p = 0; p < c.k; ++p) {
           double x = a[c.a.at(at, i, p)], y = b[c.b.at(at, p, j)];
-          if (c.prologue_a) x += 0.125 * static_cast<double>(i + p);
-          if (c.prologue_b) y = y * 3 - 0.25 * static_cast<double>(p + j);
+          if (c.prologue_a) x = packed(static_cast<T>(x + 0.125 * static_cast<double>(i + p)));
+          if (c.prologue_b) y = packed(static_cast<T>(T(y * 3) - 0.25 * static_cast<double>(p + j)));
           sum += x * y, magnitude += std::fabs(x * y);
         }
         expected[c.c.at(at, i, j)] = c.epilogue ? sum * 2 + 0.5 * double(i) + 0.25 * double(j) : sum;
@@ -229,21 +279,24 @@ void check(const Case& c, const LoadedImage& image) {
   });
   const std::vector<T> got = run<T>(c, image, 1);
   const double unit = std::numeric_limits<T>::epsilon() * (4 + std::sqrt(static_cast<double>(c.k)));
+  const double stored = !stored_half ? 0 : c.spec.c.half == DType::bf16 ? 0x1p-8 : 0x1p-11;
   for (size_t i = 0; i < got.size(); ++i) {
-    if (std::fabs(double(got[i]) - expected[i]) <= unit * size[i]) continue;
+    if (std::fabs(double(got[i]) - expected[i]) <=
+        unit * size[i] + stored * (std::fabs(expected[i]) + 0x1p-14))
+      continue;
     ADD_FAILURE() << "element " << i << ": got " << got[i] << ", expected " << expected[i];
     return;
   }
   EXPECT_EQ(run<T>(c, image, 3), got) << "bits depend on the grouping of tasks";
 }
 
-TEST(Matmul, AgreesWithAPlainLoop) {
-  Maker maker(20);
+void check_cases(uint32_t seed, int count, std::optional<DType> half) {
+  Maker maker(seed);
   std::vector<std::unique_ptr<Case>> cases;
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
-  for (int i = 0; i < 40; ++i) {
-    cases.push_back(maker.make(fmt::format("mm{}", i)));
+  for (int i = 0; i < count; ++i) {
+    cases.push_back(maker.make(fmt::format("mm{}", i), half));
     if (i % 10 == 0) sources.push_back({fmt::format("mm{}.cpp", i), "", {}});
     sources.back().text += cases.back()->source.text;
     for (const MatmulLaunch& l : cases.back()->source.launches) names.push_back(l.symbol);
@@ -252,6 +305,11 @@ TEST(Matmul, AgreesWithAPlainLoop) {
   for (const auto& c : cases)
     c->spec.dtype == DType::f32 ? check<float>(*c, image) : check<double>(*c, image);
 }
+
+TEST(Matmul, AgreesWithAPlainLoop) { check_cases(20, 40, {}); }
+TEST(Matmul, F16IsWidened) { check_cases(21, 20, DType::f16); }
+// In pairs where this machine has them, and widened too.
+TEST(Matmul, Bf16AgreesWithAPlainLoop) { check_cases(22, 60, DType::bf16); }
 
 /// Compiles one kernel and runs all its tasks over `buffers`.
 void run_alone(const MatmulSource& source, void** buffers) {

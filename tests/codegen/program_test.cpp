@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "tests/codegen/compiled.h"
+#include "tests/codegen/convolutions.h"
 #include "tests/ir/random_graph.h"
+#include "tests/ir/testing.h"
 
 namespace kiln {
 namespace {
@@ -54,6 +56,13 @@ HostTensor floats(std::vector<int64_t> shape, const std::vector<float>& v) {
 std::vector<float> read(const HostTensor& t) {
   const float* p = static_cast<const float*>(t.ref.data);
   return {p, p + t.ref.numel()};
+}
+
+TEST(Program, ContractionsOverWindows) {
+  for (const std::string& text : testing::convolutions()) {
+    SCOPED_TRACE(text);
+    expect_same(text);
+  }
 }
 
 TEST(Program, Pointwise) {
@@ -350,19 +359,54 @@ TEST(Program, AdamWSharesOneKernelForAllSizes) {
   EXPECT_EQ(Compiled(text + outs + "}").program.stats.kernels, 1);
 }
 
-TEST(Program, RefusesHalfPrecisionWithTheReason) {
-  const Graph g = parse_graph(R"(graph g {
-  %0 = input f16[4] arg
-  %1 = f16[4] exp %0
+// Halves are computed in f32: a sum does not stop at 256, what is fused is rounded once, and a cast rounds.
+TEST(Program, HalvesAreStorage) {
+  const Compiled c(R"(graph g {
+  %0 = input bf16[3000,5] arg
+  %1 = bf16[5] sum %0 {dims=(0)}
+  %2 = bf16[3000] sum %0 {dims=(1)}
+  %3 = bf16[3000,5] constant {value=0.001953125, dtype=bf16, shape=[3000,5]}
+  %4 = bf16[3000,5] add %0, %3
+  %5 = bf16[3000,5] sub %4, %0
+  %6 = f32[3000,5] cast %0 {dtype=f32}
+  %7 = f32[3000,5] constant {value=0.001953125, dtype=f32, shape=[3000,5]}
+  %8 = f32[3000,5] add %6, %7
+  %9 = bf16[3000,5] cast %8 {dtype=bf16}
+  %10 = f32[3000,5] cast %9 {dtype=f32}
+  %11 = f32[3000,5] sub %10, %6
   output %1
+  output %2
+  output %5
+  output %11
 })");
-  try {
-    compile_program(g, {}, host_target(), {}, nullptr, 1);
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::unsupported);
-    EXPECT_STREQ(e.what(), "exp: no kernels for f16 yet; got f16[4] (compute in f32)");
+  const HostTensor ones = testing::tensor(DType::bf16, {3000, 5}, std::vector<double>(15000, 1));
+  for (int threads : {1, 2}) {
+    const std::vector<HostTensor> got = testing::execute(c.g, *c.loaded.exe, {ones}, threads);
+    EXPECT_EQ(testing::numbers(got[0]), std::vector<double>(5, 3008));  // 3000 in bf16
+    EXPECT_EQ(testing::numbers(got[1]), std::vector<double>(3000, 5));
+    EXPECT_EQ(testing::numbers(got[2]), std::vector<double>(15000, 0x1p-9));
+    EXPECT_EQ(testing::numbers(got[3]), std::vector<double>(15000, 0));
   }
+}
+
+TEST(Program, MatmulOfHalves) {
+  for (const char* type : {"bf16", "f16"})
+    for (const char* dims : {"contract_a=(1), contract_b=(0)", "contract_a=(0), contract_b=(1)",
+                             "contract_a=(1), contract_b=(1)", "contract_a=(0), contract_b=(0)"}) {
+      std::string text = fmt::format(R"(graph g {{
+  %0 = input f16[65,65] arg
+  %1 = input f16[65,65] param
+  %2 = f16[65,65] dot_general %0, %1 {{batch_a=(), batch_b=(), {}}}
+  %3 = f16[65,65] tanh %2
+  output %2
+  output %3
+}})",
+                                     dims);
+      for (size_t at = text.find("f16"); at != std::string::npos; at = text.find("f16", at + 4))
+        text.replace(at, 3, type);
+      SCOPED_TRACE(text);
+      expect_same(text);
+    }
 }
 
 }  // namespace

@@ -17,6 +17,11 @@ TEST(Schedule, MatmulReadsBack) {
   }
   EXPECT_EQ(str(s),
             "matmul split_k=3; width=16 mr=14 nv=2 kc=512 mc=28 tile_m=112 tile_n=96 pack_a=cols pack_b=1");
+  s.pairs = true;
+  EXPECT_EQ(numeric_part(str(s)), "matmul pairs split_k=3");
+  EXPECT_EQ(parse_matmul_schedule(str(s)), s);
+  s.kc = 511;
+  EXPECT_FALSE(parse_matmul_schedule(str(s))) << "chunks end between the halves of a word";
 }
 
 TEST(Schedule, RowsReadBack) {

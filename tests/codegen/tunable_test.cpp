@@ -63,7 +63,7 @@ TEST(Tunable, OffChangesNothing) {
   LowerOptions given;
   for (const TunableKernel& k : tunable_kernels(g, {}, host_target()))
     given.schedules[k.id] = default_schedule(k);
-  const LoweredProgram a = lower_cpu(g, {}, host_target()), b = lower_cpu(g, {}, host_target(), given);
+  const LoweredProgram a = lower(g, {}, host_target()), b = lower(g, {}, host_target(), given);
   EXPECT_EQ(a.kernels, b.kernels);
   EXPECT_EQ(serialize(a.plan), serialize(b.plan));
 }
@@ -94,7 +94,7 @@ TEST(Tunable, WrongTextIsTheDefaultInAProgramAndAnErrorAlone) {
   for (const TunableKernel& k : tunable_kernels(g, {}, host_target())) {
     LowerOptions options;
     options.schedules[k.id] = "nonsense";
-    EXPECT_EQ(lower_cpu(g, {}, host_target(), options).kernels, lower_cpu(g, {}, host_target()).kernels);
+    EXPECT_EQ(lower(g, {}, host_target(), options).kernels, lower(g, {}, host_target()).kernels);
     EXPECT_THROW(lower_alone(k, "nonsense", host_target()), Error);
   }
 }

@@ -124,7 +124,7 @@ void check_integers() {
   });
   expect_equal<T, T>("kn::floor_divide(a, c)", v, [](T a, T b) {
     const T m = rest(a, b);
-    return m != 0 && (b < 0) != (m < 0) ? T(cut(a, b) - 1) : cut(a, b);
+    return b != 0 && m != 0 && (b < 0) != (m < 0) ? T(cut(a, b) - 1) : cut(a, b);
   });
   expect_equal<T, T>("kn::shift_left(a, c)", v, [](T a, T n) {
     return n < 0 || n >= kBits ? T(0) : T(static_cast<uint64_t>(a) << n);

@@ -19,14 +19,6 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::IsSubsetOf;
 
-CpuTarget aarch64() {
-  CpuTarget t;
-  t.triple = "aarch64-unknown-linux-gnu";
-  t.cpu = "generic";
-  t.features = "+neon";
-  return t;
-}
-
 // Every function of the table on a scalar and on vectors, and the words for tails, halves and integers.
 std::string source(const char* type, bool with_library_calls) {
   std::string text = "#include \"kiln_cpu.h\"\n";
@@ -97,7 +89,8 @@ TEST_P(CpuPrelude, ReductionsOfMasksCompile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CpuPrelude,
-                         ::testing::Values(parse_target("x86-64-v3"), parse_target("x86-64-v4"), aarch64()),
+                         ::testing::Values(parse_target("x86-64-v3"), parse_target("x86-64-v4"),
+                                           parse_target("aarch64")),
                          [](const auto& info) {
                            std::string name = info.param.cpu + "_" + info.param.triple.substr(0, 7);
                            for (char& c : name) c = isalnum(static_cast<unsigned char>(c)) ? c : '_';
