@@ -27,6 +27,8 @@ struct CommunicationPlan {
   std::vector<PlannedCollective> collectives;
   std::string digest;  ///< hash of the texts
 };
+/// The same in a recorded graph: ranks must take that alike.
+std::shared_ptr<const CommunicationPlan> in_graph(const CommunicationPlan& plan);
 
 /// One rank's end of a process group for calls that ranks make together. Others like it, made in the same
 /// order on every rank, have call numbers of their own. Threads: one call at a time.

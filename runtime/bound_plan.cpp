@@ -11,6 +11,8 @@ namespace kiln {
 
 namespace {
 
+constexpr size_t kBoundsKept = 8;
+
 std::vector<int64_t> evaluate(const Plan& plan, std::span<const int64_t> symbols) {
   std::map<std::string, int64_t, std::less<>> values;
   for (size_t i = 0; i < symbols.size(); ++i) values[plan.symbols[i]] = symbols[i];
@@ -45,6 +47,24 @@ double launch_ns(const Plan& plan, const BoundPlan& bound, const Launch& l) {
   else
     for (const int32_t b : l.buffers) bytes += static_cast<double>(bound.sizes[b]);
   return WorkModel::kLaunchNs + bytes / WorkModel::kBytesPerNs + flops / WorkModel::kFlopsPerNs;
+}
+
+void bind_parts(const Launch& l, BoundPlan& bound, BoundLaunch& b) {
+  if (l.parts.empty()) return;
+  b.first_part = static_cast<int32_t>(bound.parts.size());
+  b.parts = static_cast<int32_t>(l.parts.size());
+  b.part_args = static_cast<int32_t>(l.buffers.size() / l.parts.size());
+  b.part_dims = static_cast<int32_t>(l.dims.size() / l.parts.size());
+  int64_t tasks = 0, at = 0;
+  for (const LaunchPart& p : l.parts) {
+    const int64_t begin = at;
+    at += bound.dims[p.elements];
+    bound.parts.push_back({bound.dims[p.tasks], begin, at});
+    KILN_ASSERT(begin <= at && bound.parts.back().tasks >= 0 && (begin < at || bound.parts.back().tasks == 0),
+                "a part of {} tasks for {} elements", bound.parts.back().tasks, at - begin);
+    tasks += bound.parts.back().tasks;
+  }
+  KILN_ASSERT(tasks == b.tasks, "parts of {} tasks in a launch of {}", tasks, b.tasks);
 }
 
 /// Decides which launches are split: those with work for more than one thread, or with company. The launches
@@ -110,6 +130,7 @@ std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int
     for (const DimIndex d : l.dims) bound->launch_dims.push_back(bound->dims[d]);
     b.tasks = l.tasks >= 0 ? bound->dims[l.tasks] : 1;
     KILN_ASSERT(b.tasks >= 0, "a launch of {} tasks", b.tasks);
+    bind_parts(l, *bound, b);
     b.ns = b.tasks > 0 ? launch_ns(plan, *bound, l) : 0;
     const int64_t scratch = l.scratch_bytes >= 0 ? bound->dims[l.scratch_bytes] : 0;
     KILN_ASSERT(scratch >= 0, "a scratch of {} bytes", scratch);
@@ -124,6 +145,12 @@ std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int
   place_barriers(plan, *bound);
   bound->alone_ns = bound->estimate_ns(1);
   return bound;
+}
+
+int64_t BoundPart::tasks_before(int64_t element) const {
+  if (element <= begin) return 0;
+  if (element >= end) return tasks;
+  return tasks * (element - begin) / (end - begin);
 }
 
 double BoundPlan::estimate_ns(int threads) const {
@@ -172,6 +199,32 @@ int BoundPlan::choose_threads(int available, bool awake) const {
     choice_.store(known, std::memory_order_relaxed);
   }
   return static_cast<int>((awake ? known >> 10 : known) & 1023u);
+}
+
+BoundPlans::BoundPlans(const Plan& plan) : plan_(plan) {
+  const std::string fault = plan_fault(plan_);
+  KILN_ASSERT(fault.empty(), "{}", fault);
+  if (plan_.symbols.empty()) only_ = bind_plan(plan_, {});
+}
+
+std::shared_ptr<const BoundPlan> BoundPlans::get(std::span<const int64_t> symbols) {
+  if (only_ && symbols.empty()) return only_;
+  const auto same = [&](const std::shared_ptr<const BoundPlan>& b) {
+    return std::equal(symbols.begin(), symbols.end(), b->symbols.begin(), b->symbols.end());
+  };
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = std::find_if(bounds_.begin(), bounds_.end(), same);
+    if (it != bounds_.end()) {
+      std::rotate(bounds_.begin(), it, it + 1);
+      return bounds_.front();
+    }
+  }
+  auto bound = bind_plan(plan_, symbols);
+  std::lock_guard lock(mutex_);
+  bounds_.insert(bounds_.begin(), bound);
+  if (bounds_.size() > kBoundsKept) bounds_.pop_back();
+  return bound;
 }
 
 }  // namespace kiln

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -22,10 +23,21 @@ struct BoundLaunch {
   int32_t first_dim = 0;  ///< in BoundPlan::launch_dims
   int64_t first_arg = 0;  ///< in the flat list of all launches' buffers
   int64_t tasks = 0;
-  double ns = 0;  ///< estimate on one thread
+  double ns = 0;                      ///< estimate on one thread
+  int32_t first_part = 0, parts = 0;  ///< in BoundPlan::parts; none where the launch is one
+  int32_t part_args = 0, part_dims = 0;
   int32_t turn = 0;
   bool solo = true;
   bool barrier = false;  ///< all threads meet before it
+};
+
+/// A part of a launch with its numbers. The elements of a launch's parts are counted through.
+struct BoundPart {
+  int64_t tasks = 0;
+  int64_t begin = 0, end = 0;  ///< elements
+  /// How many tasks belong to those who do the elements before `element`: none twice, and none left out,
+  /// wherever threads cut. The work of a task is done by who has its end.
+  int64_t tasks_before(int64_t element) const;
 };
 
 /// What one thread is assumed to do, for choosing the thread count; never for choosing numbers.
@@ -46,7 +58,8 @@ struct BoundPlan {
   std::vector<int64_t> dims;         ///< Plan::dims, evaluated
   std::vector<int64_t> launch_dims;  ///< what the kernels read, launch after launch
   std::vector<BoundLaunch> launches;
-  std::vector<int32_t> phases;  ///< first launch of each, between the places where threads meet; and the end
+  std::vector<BoundPart> parts;  ///< launch after launch
+  std::vector<int32_t> phases;   ///< first launch of each, between the places where threads meet; and the end
   size_t guarded_from = 0;  ///< launches from this one on need their guards to hold; a phase begins with it
   int guarded_phase = 0;
   /// Where it is certain that the collectives will be started: with the first guarded launch, or, where one
@@ -74,5 +87,22 @@ struct BoundPlan {
 /// Evaluates `plan`, which must be sound (plan_fault). Throws: invalid, if the number of symbols differs;
 /// internal, if a size is negative or a buffer lies outside the arena or the constants.
 std::shared_ptr<const BoundPlan> bind_plan(const Plan& plan, std::span<const int64_t> symbols);
+
+/// A plan bound to the sizes of its last calls. Threads: any.
+class BoundPlans {
+ public:
+  /// `plan` is looked at until this is destroyed. Throws: internal, if it is unsound.
+  explicit BoundPlans(const Plan& plan);
+  /// Throws: as bind_plan.
+  std::shared_ptr<const BoundPlan> get(std::span<const int64_t> symbols);
+  /// Of a plan without symbols; else null.
+  const BoundPlan* only() const { return only_.get(); }
+
+ private:
+  const Plan& plan_;
+  std::shared_ptr<const BoundPlan> only_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const BoundPlan>> bounds_;  // most recent first
+};
 
 }  // namespace kiln

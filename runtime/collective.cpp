@@ -2,8 +2,11 @@
 // What is said of collectives: names, and the sentences of their errors.
 #include "runtime/collective.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
+#include "ir/base/wire.h"
 #include "runtime/collective_queue.h"
 
 namespace kiln {
@@ -63,6 +66,29 @@ std::string describe(const Collective& c) {
 bool same_call(const Collective& a, const Collective& b) {
   return a.kind == b.kind && a.number == b.number && a.dtype == b.dtype && a.given == b.given &&
          a.op == b.op && a.root == b.root && a.count == b.count;
+}
+
+void check_call(const Collective& c, int size) {
+  const std::string place = c.site.loc.known() ? fmt::format(" ({})", c.site.loc.str()) : "";
+  const char* name = to_string(c.kind);
+  KILN_CHECK(c.count >= 0, invalid, "{}{}: the count is negative; got {}", name, place, c.count);
+  KILN_CHECK(c.count == 0 || (c.in && c.out), invalid, "{}{}: no memory is given for {}[{}]; got nullptr",
+             name, place, dtype_name(c.dtype), c.count);
+  KILN_CHECK(c.root >= 0 && c.root < size, invalid, "{}{}: no such root; got {}, expected 0 to {}", name,
+             place, c.root, size - 1);
+  KILN_CHECK(!reduces(c.kind) || c.dtype != DType::boolean, invalid,
+             "{}{}: bool cannot be reduced; got bool[{}] (convert to u8, and take max for 'any')", name,
+             place, c.count);
+  if (c.kind != CollectiveKind::all_reduce_mean) return;
+  KILN_CHECK(is_wire(c.dtype), invalid, "{}{}: means are sent as f16 or bf16; got {}", name, place,
+             dtype_name(c.dtype));
+  KILN_CHECK(is_floating(c.given), invalid, "{}{}: only floating numbers have a mean; got {}[{}]", name,
+             place, dtype_name(c.given), c.count);
+}
+
+Seconds checked_time(Seconds t, const char* what) {
+  KILN_CHECK(t.count() > 0, invalid, "{}: the time must be positive; got {}", what, to_string(t));
+  return std::min(t, kLongestTime);
 }
 
 std::string to_string(Seconds s) { return fmt::format("{:.6g} s", s.count()); }

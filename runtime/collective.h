@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups: collectives over host memory among ranks, asynchronous and with timeouts.
-// An implementation moves bytes and adds numbers; it knows nothing of buckets, plans or agreement.
+// Process groups: collectives among ranks over memory of the host or of a GPU, asynchronous and with
+// timeouts. An implementation moves bytes and adds numbers; it knows nothing of buckets, plans or agreement.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ir/base/device.h"
 #include "ir/base/dtype.h"
 #include "ir/base/error.h"
 #include "runtime/store.h"
@@ -22,8 +24,9 @@ const char* to_string(ReduceOp op);
 
 /// What an error says of a collective: "all_reduce #12 of f32[25088] (backward, train.cpp:42)".
 struct CollectiveSite {
-  std::string phase;  ///< "backward", "init", ...; may be empty
-  SourceLoc loc;      ///< the user's line
+  std::string phase;    ///< "backward", "init", ...; may be empty
+  SourceLoc loc;        ///< the user's line
+  bool agreed = false;  ///< the ranks have compared it already (agreement.h)
 };
 
 /// A collective that was started. Threads: any.
@@ -57,8 +60,11 @@ class ProcessGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "gloo", "local".
+  /// "gloo", "local", "nccl".
   virtual const char* backend() const = 0;
+  /// Where the memory of its collectives lies. For a GPU see runtime/collective_nccl.h, which says what
+  /// wait() and the order of sums then are.
+  virtual Device device() const { return Device::cpu(); }
 
   /// In place: every rank ends with the reduction over all ranks.
   virtual WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
@@ -94,6 +100,15 @@ class ProcessGroup {
   /// The control channel of the same ranks.
   virtual std::shared_ptr<Store> store() const = 0;
 
+  /// How the group of the same ranks for the memory of GPU `index` is made, or found again.
+  using DeviceGroups = std::function<std::shared_ptr<ProcessGroup>(int index)>;
+  void set_device_groups(DeviceGroups make) { device_groups_ = std::move(make); }
+  /// That group; null where there are none: what is on a GPU goes through the host's memory then. All ranks
+  /// ask together, each for its GPU. Blocks and throws as whoever makes it.
+  std::shared_ptr<ProcessGroup> device_group(int index) {
+    return device_groups_ ? device_groups_(index) : nullptr;
+  }
+
   /// How long a collective may take from its start, or from the end of the one before it.
   virtual void set_timeout(Seconds timeout) = 0;
   virtual Seconds timeout() const = 0;
@@ -101,6 +116,9 @@ class ProcessGroup {
   virtual void extend_timeout_once(Seconds extra) = 0;
   /// Fails what is pending and whatever comes later, here and, through the store, on all ranks.
   virtual void abort(const std::string& why) = 0;
+
+ private:
+  DeviceGroups device_groups_;
 };
 
 /// The sum over all ranks, in place; or, if `wire` is another dtype than `dtype`, the mean that is sent so.

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "ir/base/wire.h"
 #include "runtime/signal_mask.h"
 #include "runtime/timeline.h"
 #include "runtime/turn_watch.h"
@@ -16,14 +15,6 @@
 namespace kiln {
 
 namespace {
-
-// Beyond any run of a program; what the clock counts in would overflow before long.
-constexpr Seconds kLongest{1e9};
-
-Seconds checked(Seconds t, const char* what) {
-  KILN_CHECK(t.count() > 0, invalid, "{}: the time must be positive; got {}", what, to_string(t));
-  return std::min(t, kLongest);
-}
 
 class QueuedWork final : public Work {
  public:
@@ -65,13 +56,13 @@ class QueuedWork final : public Work {
   Times times_;
 };
 
-class QueuedGroup final : public ProcessGroup {
+class QueuedGroup final : public CollectiveCalls<ProcessGroup> {
  public:
   QueuedGroup(int rank, int size, Seconds timeout, std::shared_ptr<Store> store, const std::string& prefix,
               std::unique_ptr<CollectiveEngine> engine)
       : rank_(rank),
         size_(size),
-        control_(checked(timeout, "ProcessGroup")),
+        control_(checked_time(timeout, "ProcessGroup")),
         store_(std::move(store)),
         engine_(std::move(engine)) {
     if (size_ > 1)
@@ -96,45 +87,15 @@ class QueuedGroup final : public ProcessGroup {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const char* backend() const override { return engine_->backend(); }
-
-  WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
-                     const CollectiveSite& site) override {
-    return start({CollectiveKind::all_reduce, 0, dtype, op, 0, count, data, data, site});
-  }
-  WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
-                          const CollectiveSite& site) override {
-    Collective c{CollectiveKind::all_reduce_mean, 0, wire, ReduceOp::sum, 0, count, data, data, site};
-    c.given = dtype;
-    return start(std::move(c));
-  }
-  WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) override {
-    return start({CollectiveKind::broadcast, 0, dtype, ReduceOp::sum, root, count, data, data, site});
-  }
-  WorkPtr all_gather(const void* in, void* out, int64_t count, DType dtype,
-                     const CollectiveSite& site) override {
-    return start({CollectiveKind::all_gather, 0, dtype, ReduceOp::sum, 0, count, in, out, site});
-  }
-  WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
-                         const CollectiveSite& site) override {
-    return start({CollectiveKind::reduce_scatter, 0, dtype, op, 0, count, in, out, site});
-  }
-  WorkPtr barrier(const CollectiveSite& site) override {
-    return start({CollectiveKind::barrier, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site});
-  }
-
-  WorkPtr run(const std::string& name, std::function<void()> job, const CollectiveSite& site) override {
-    return start({CollectiveKind::job, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site,
-                  std::move(job), name});
-  }
   std::shared_ptr<Store> store() const override { return store_; }
 
   void set_timeout(Seconds timeout) override {
-    control_.set_timeout(checked(timeout, "set_timeout"));
+    control_.set_timeout(checked_time(timeout, "set_timeout"));
     engine_->interrupt();
   }
   Seconds timeout() const override { return control_.timeout(); }
   void extend_timeout_once(Seconds extra) override {
-    control_.extend(checked(extra, "extend_timeout_once"));
+    control_.extend(checked_time(extra, "extend_timeout_once"));
     engine_->interrupt();
   }
   std::optional<std::string> failure() override {
@@ -156,8 +117,8 @@ class QueuedGroup final : public ProcessGroup {
   }
 
  private:
-  WorkPtr start(Collective c) {
-    check(c);
+  WorkPtr start(Collective c) override {
+    check_call(c, size_);
     const std::lock_guard lock(mutex_);
     c.number = c.kind == CollectiveKind::job ? started_ : ++started_;
     if (failure_) throw Error(ErrorKind::comm, failed_before(c), c.site.loc);
@@ -165,24 +126,6 @@ class QueuedGroup final : public ProcessGroup {
     queue_.push_back(work);
     called_.notify_one();
     return work;
-  }
-
-  void check(const Collective& c) const {
-    const std::string place = c.site.loc.known() ? fmt::format(" ({})", c.site.loc.str()) : "";
-    const char* name = to_string(c.kind);
-    KILN_CHECK(c.count >= 0, invalid, "{}{}: the count is negative; got {}", name, place, c.count);
-    KILN_CHECK(c.count == 0 || (c.in && c.out), invalid, "{}{}: no memory is given for {}[{}]; got nullptr",
-               name, place, dtype_name(c.dtype), c.count);
-    KILN_CHECK(c.root >= 0 && c.root < size_, invalid, "{}{}: no such root; got {}, expected 0 to {}", name,
-               place, c.root, size_ - 1);
-    KILN_CHECK(!reduces(c.kind) || c.dtype != DType::boolean, invalid,
-               "{}{}: bool cannot be reduced; got bool[{}] (convert to u8, and take max for 'any')", name,
-               place, c.count);
-    if (c.kind != CollectiveKind::all_reduce_mean) return;
-    KILN_CHECK(is_wire(c.dtype), invalid, "{}{}: means are sent as f16 or bf16; got {}", name, place,
-               dtype_name(c.dtype));
-    KILN_CHECK(is_floating(c.given), invalid, "{}{}: only floating numbers have a mean; got {}[{}]", name,
-               place, dtype_name(c.given), c.count);
   }
 
   /// The group's thread.
@@ -300,7 +243,7 @@ void CollectiveControl::set_timeout(Seconds timeout) {
 }
 void CollectiveControl::extend(Seconds extra) {
   const std::lock_guard lock(mutex_);
-  extra_ = std::min(extra_ + extra, kLongest);
+  extra_ = std::min(extra_ + extra, kLongestTime);
 }
 void CollectiveControl::stop(const std::string& why) {
   const std::lock_guard lock(mutex_);

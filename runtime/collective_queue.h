@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/collective.h"
 
@@ -52,6 +53,51 @@ std::string describe(const std::string& what, const CollectiveSite& site);
 std::string describe(const Collective& c);
 /// True if ranks that call these can run them together.
 bool same_call(const Collective& a, const Collective& b);
+
+/// Throws: invalid, with the caller's line, when the arguments do not fit each other or a group of that size.
+void check_call(const Collective& c, int size);
+
+/// A process group, or one with more to it, whose calls are all started in one place.
+template <typename Group>
+class CollectiveCalls : public Group {
+ public:
+  WorkPtr all_reduce(void* data, int64_t count, DType dtype, ReduceOp op,
+                     const CollectiveSite& site) override {
+    return start({CollectiveKind::all_reduce, 0, dtype, op, 0, count, data, data, site});
+  }
+  WorkPtr all_reduce_mean(void* data, int64_t count, DType dtype, DType wire,
+                          const CollectiveSite& site) override {
+    Collective c{CollectiveKind::all_reduce_mean, 0, wire, ReduceOp::sum, 0, count, data, data, site};
+    c.given = dtype;
+    return start(std::move(c));
+  }
+  WorkPtr broadcast(void* data, int64_t count, DType dtype, int root, const CollectiveSite& site) override {
+    return start({CollectiveKind::broadcast, 0, dtype, ReduceOp::sum, root, count, data, data, site});
+  }
+  WorkPtr all_gather(const void* in, void* out, int64_t count, DType dtype,
+                     const CollectiveSite& site) override {
+    return start({CollectiveKind::all_gather, 0, dtype, ReduceOp::sum, 0, count, in, out, site});
+  }
+  WorkPtr reduce_scatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op,
+                         const CollectiveSite& site) override {
+    return start({CollectiveKind::reduce_scatter, 0, dtype, op, 0, count, in, out, site});
+  }
+  WorkPtr barrier(const CollectiveSite& site) override {
+    return start({CollectiveKind::barrier, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site});
+  }
+  WorkPtr run(const std::string& name, std::function<void()> job, const CollectiveSite& site) override {
+    return start({CollectiveKind::job, 0, DType::u8, ReduceOp::sum, 0, 0, nullptr, nullptr, site,
+                  std::move(job), name});
+  }
+
+ protected:
+  virtual WorkPtr start(Collective c) = 0;
+};
+
+/// Beyond any run of a program; what the clock counts in would overflow before long.
+inline constexpr Seconds kLongestTime{1e9};
+/// At most that. Throws: invalid, naming `what`, when it is not positive.
+Seconds checked_time(Seconds t, const char* what);
 
 /// How long the collective that runs may take, and whether it shall stop. Threads: any.
 class CollectiveControl {

@@ -10,7 +10,7 @@
 #include "ir/base/options.h"
 #include "runtime/arena.h"
 #include "runtime/blas.h"
-#include "runtime/bound_plan.h"
+#include "runtime/plan_call.h"
 #include "runtime/profiler.h"
 #include "runtime/thread_pool.h"
 
@@ -19,7 +19,6 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr size_t kBoundsKept = 8;
 constexpr size_t kInlinePointers = 512;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -58,7 +57,7 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
 
   void announce() {
-    if (call_.announce && *call_.announce && !plan_.collectives.empty()) (*call_.announce)();
+    if (call_.announce && *call_.announce && !plan_.collectives.empty()) (*call_.announce)(false);
   }
   void start(int32_t i) {
     const PlanCollective& c = plan_.collectives[static_cast<size_t>(i)];
@@ -102,6 +101,7 @@ struct Executable::Frame {
                        [&](int32_t g) { return *static_cast<const int64_t*>(buffers[g]) == kNothingWrong; });
   }
   void launch(const BoundLaunch& l, int share, int size) const {
+    if (l.parts > 0) return launch_parts(l, share, size);
     const int64_t part = l.solo ? share : (share + l.turn) % size;
     const int64_t begin = l.solo ? 0 : l.tasks * part / size;
     const int64_t end = l.solo ? l.tasks : l.tasks * (part + 1) / size;
@@ -110,6 +110,19 @@ struct Executable::Frame {
     if (l.kind == LaunchKind::wait) return collectives->wait(l.kernel);
     kernels[l.kernel](args + l.first_arg, bound->launch_dims.data() + l.first_dim, begin, end,
                       scratch + scratch_stride * share);
+  }
+  void launch_parts(const BoundLaunch& l, int share, int size) const {
+    if (l.solo && share != 0) return;
+    const BoundPart* parts = bound->parts.data() + l.first_part;
+    const int64_t turn = l.solo ? 0 : (share + l.turn) % size, all = parts[l.parts - 1].end;
+    const int64_t from = l.solo ? 0 : all * turn / size, to = l.solo ? all : all * (turn + 1) / size;
+    for (int32_t i = 0; i < l.parts; ++i) {
+      const int64_t begin = parts[i].tasks_before(from), end = parts[i].tasks_before(to);
+      if (begin >= end) continue;
+      kernels[l.kernel](args + l.first_arg + int64_t{i} * l.part_args,
+                        bound->launch_dims.data() + l.first_dim + i * l.part_dims, begin, end,
+                        scratch + scratch_stride * share);
+    }
   }
   /// The launches of one phase.
   void phase(int i, int share, int size) const {
@@ -122,9 +135,7 @@ struct Executable::Frame {
 };
 
 Executable::Executable(Plan plan, const Resolver& resolve, std::shared_ptr<const void> image)
-    : plan_(std::move(plan)), image_(std::move(image)), poison_(option_flag("KILN_POISON")) {
-  const std::string fault = plan_fault(plan_);
-  KILN_ASSERT(fault.empty(), "{}", fault);
+    : plan_(std::move(plan)), bounds_(plan_), image_(std::move(image)), poison_(option_flag("KILN_POISON")) {
   for (const PlanKernel& k : plan_.kernels) {
     kernels_.push_back(k.builtin ? find_builtin(k.symbol) : resolve(k));
     KILN_ASSERT(kernels_.back(), "executor: no {} named {}", k.builtin ? "builtin" : "kernel", k.symbol);
@@ -136,44 +147,9 @@ Executable::Executable(Plan plan, const Resolver& resolve, std::shared_ptr<const
   size_t room = constants_storage_.size();
   constants_ = static_cast<std::byte*>(std::align(64, plan_.constants.size(), at, room));
   std::memcpy(constants_, plan_.constants.data(), plan_.constants.size());
-  if (plan_.symbols.empty()) static_bound_ = bind_plan(plan_, {});
 }
 
 Executable::~Executable() = default;
-
-std::shared_ptr<const BoundPlan> Executable::bind(std::span<const int64_t> symbols) const {
-  if (static_bound_ && symbols.empty()) return static_bound_;
-  const auto same = [&](const std::shared_ptr<const BoundPlan>& b) {
-    return std::equal(symbols.begin(), symbols.end(), b->symbols.begin(), b->symbols.end());
-  };
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = std::find_if(bounds_.begin(), bounds_.end(), same);
-    if (it != bounds_.end()) {
-      std::rotate(bounds_.begin(), it, it + 1);
-      return bounds_.front();
-    }
-  }
-  auto bound = bind_plan(plan_, symbols);
-  std::lock_guard lock(mutex_);
-  bounds_.insert(bounds_.begin(), bound);
-  if (bounds_.size() > kBoundsKept) bounds_.pop_back();
-  return bound;
-}
-
-void Executable::check(const Invocation& call) const {
-  const auto count = [](size_t got, int32_t expected, const char* what) {
-    KILN_CHECK(got == static_cast<size_t>(expected), invalid,
-               "executor: number of {} differs; got {}, expected {}", what, got, expected);
-  };
-  count(call.externals.size(), plan_.external_count, "externals");
-  count(call.outputs.size(), plan_.output_count, "outputs");
-  count(call.scalars.size(), plan_.scalar_count, "scalars");
-  for (const PlanCollective& c : plan_.collectives)
-    KILN_CHECK(static_cast<size_t>(c.group) < call.groups.size() && call.groups[static_cast<size_t>(c.group)],
-               invalid, "executor: the {} of the plan is on group {}; got {} groups", c.kind, c.group,
-               call.groups.size());
-}
 
 void Executable::point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const {
   for (size_t i = 0; i < plan_.buffers.size(); ++i) {
@@ -194,25 +170,16 @@ void Executable::point(const BoundPlan& bound, const Invocation& call, std::byte
   }
 }
 
-std::string Executable::largest_buffers(const BoundPlan& bound) const {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < plan_.buffers.size(); ++i)
-    if (plan_.buffers[i].kind == BufferKind::arena) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return bound.sizes[a] > bound.sizes[b]; });
-  std::string out;
-  for (size_t k = 0; k < std::min<size_t>(order.size(), 4); ++k)
-    out += fmt::format("{}{} ({:.1f} MiB)", k ? ", " : "", plan_.buffers[order[k]].name,
-                       static_cast<double>(bound.sizes[order[k]]) / (1 << 20));
-  return out.empty() ? "none" : out;
+std::vector<int64_t> Executable::dims(std::span<const int64_t> symbols) const {
+  return bounds_.get(symbols)->dims;
 }
 
-std::vector<int64_t> Executable::dims(std::span<const int64_t> symbols) const { return bind(symbols)->dims; }
-
-int64_t Executable::arena_bytes(std::span<const int64_t> symbols) const { return bind(symbols)->arena_bytes; }
+int64_t Executable::arena_bytes(std::span<const int64_t> symbols) const {
+  return bounds_.get(symbols)->arena_bytes;
+}
 
 int Executable::choose_threads(std::span<const int64_t> symbols, int available) const {
-  return bind(symbols)->choose_threads(available, true);
+  return bounds_.get(symbols)->choose_threads(available, true);
 }
 
 void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& call) const {
@@ -227,38 +194,15 @@ void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& ca
     last = now;
   }
   if (call.profiler) call.profiler->record(plan_, frame.bound->dims, ns, last - start);
-  if (call.timeline) call.timeline->add(spans(frame, call, ns, start));
-}
-
-std::vector<TimelineSpan> Executable::spans(const Frame& frame, const Invocation& call,
-                                            const std::vector<int64_t>& ns, int64_t start) const {
-  const BoundPlan& bound = *frame.bound;
-  const std::vector<Work::Times> collectives = frame.collectives->times();
-  std::vector<TimelineSpan> out;
-  const auto size = [&](DimIndex d) { return d < 0 ? 0.0 : static_cast<double>(bound.dims[d]); };
-  int64_t at = start;
-  for (size_t i = 0; i < ns.size(); at += ns[i++]) {
-    const Launch& l = plan_.launches[i];
-    const ProfileRow* row = l.profile < 0 ? nullptr : &plan_.profile[static_cast<size_t>(l.profile)];
-    constexpr const char* kCategory[] = {"kernel", "start", "wait"};
-    out.push_back({TimelineRow::compute, row ? row->name : "kernel", kCategory[static_cast<int>(l.kind)], at,
-                   at + ns[i], row ? size(row->bytes) : 0});
-  }
-  out.push_back({TimelineRow::compute, std::string(call.name), "call", start, at, 0, call.number});
-  for (size_t i = 0; i < collectives.size(); ++i) {
-    const PlanCollective& c = plan_.collectives[i];
-    out.push_back({TimelineRow::communication, fmt::format("{} {}", c.kind, i), "collective",
-                   collectives[i].begin_ns, collectives[i].end_ns,
-                   static_cast<double>(bound.dims[c.count]) * static_cast<double>(dtype_size(c.wire))});
-  }
-  return out;
+  if (call.timeline)
+    call.timeline->add(call_spans(plan_, *frame.bound, call, ns, start, frame.collectives->times()));
 }
 
 void Executable::run(const Invocation& call) const {
-  check(call);
+  check_call(plan_, call);
   std::shared_ptr<const BoundPlan> held;
-  if (!static_bound_ || !call.symbols.empty()) held = bind(call.symbols);
-  const BoundPlan& bound = held ? *held : *static_bound_;
+  if (!bounds_.only() || !call.symbols.empty()) held = bounds_.get(call.symbols);
+  const BoundPlan& bound = held ? *held : *bounds_.only();
 
   ThreadPool& pool = ThreadPool::shared();
   const bool small = bound.alone_ns < WorkModel::kHotGainNs;
@@ -273,7 +217,7 @@ void Executable::run(const Invocation& call) const {
   const int64_t stride = round_up(bound.scratch_bytes, kPage);
   const int64_t scratch_at = stride ? round_up(bound.arena_bytes, kPage) : bound.arena_bytes;
   const ArenaLease arena = ArenaPool::shared().lease(static_cast<size_t>(scratch_at + stride * team.size()),
-                                                     poison_, [&] { return largest_buffers(bound); });
+                                                     poison_, [&] { return largest_buffers(plan_, bound); });
   PointerTable table(plan_.buffers.size() + args_.size());
   void** buffers = table.data();
   void** args = buffers + plan_.buffers.size();

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "ir/kernel_image.h"
 #include "ir/plan.h"
+#include "runtime/bound_plan.h"
 #include "runtime/collective.h"
 #include "runtime/timeline.h"
 
@@ -23,7 +23,6 @@ namespace kiln {
 
 class Profiler;
 class Team;
-struct BoundPlan;
 
 /// One call of a plan. The spans are read during run() only.
 struct Invocation {
@@ -39,8 +38,9 @@ struct Invocation {
   uint64_t number = 0;                ///< ... with this number, if it has one
   std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
   std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
-  /// Called by a plan with collectives before it starts the first, and not if a guard keeps it from that.
-  const std::function<void()>* announce = nullptr;
+  /// Called by a plan with collectives before it starts the first, and not if a guard keeps it from that;
+  /// with true if they run in a graph that was recorded, which ranks do together.
+  const std::function<void(bool replayed)>* announce = nullptr;
 };
 
 /// A plan with its kernels. Threads: any number of calls at once.
@@ -73,24 +73,17 @@ class Executable {
 
  private:
   struct Frame;
-  std::shared_ptr<const BoundPlan> bind(std::span<const int64_t> symbols) const;
-  void check(const Invocation& call) const;
   void point(const BoundPlan& bound, const Invocation& call, std::byte* arena, void** table) const;
   void walk_timed(const Frame& frame, Team& team, const Invocation& call) const;
-  std::vector<TimelineSpan> spans(const Frame& frame, const Invocation& call, const std::vector<int64_t>& ns,
-                                  int64_t start) const;
-  std::string largest_buffers(const BoundPlan& bound) const;
 
   Plan plan_;
+  mutable BoundPlans bounds_;
   std::vector<KernelFn> kernels_;
   std::shared_ptr<const void> image_;
   std::vector<int32_t> args_;  // buffers of all launches, one after the other
   std::vector<std::byte> constants_storage_;
   std::byte* constants_ = nullptr;  // in there, 64-byte aligned
   bool poison_ = false;
-  std::shared_ptr<const BoundPlan> static_bound_;  // of a plan without symbols
-  mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const BoundPlan>> bounds_;  // most recent first
 };
 
 }  // namespace kiln

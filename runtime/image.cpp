@@ -84,9 +84,13 @@ LoadedImage::~LoadedImage() {
 }
 
 KernelFn LoadedImage::kernel(const std::string& name) const {
-  void* address = library_.symbol(name.c_str());
-  KILN_ASSERT(address, "kernel image: no kernel named '{}'", name);
-  return reinterpret_cast<KernelFn>(address);
+  return reinterpret_cast<KernelFn>(address(name));
+}
+
+void* LoadedImage::address(const std::string& name) const {
+  void* found = library_.symbol(name.c_str());
+  KILN_ASSERT(found, "kernel image: no kernel named '{}'", name);
+  return found;
 }
 
 }  // namespace kiln

@@ -22,6 +22,8 @@ class LoadedImage {
 
   /// Throws: internal, if the image has no kernel of that name.
   KernelFn kernel(const std::string& name) const;
+  /// Of a symbol that is no CPU kernel. Throws: internal, if there is none of that name.
+  void* address(const std::string& name) const;
 
  private:
   int fd_ = -1;

@@ -8,15 +8,15 @@
 
 namespace kiln {
 
-ProfileEntry& Profiler::entry(const std::string& name, const std::string& ops) {
+ProfileEntry& Profiler::entry(const std::string& name, const std::string& ops, Device device) {
   for (ProfileEntry& e : entries_)
-    if (e.name == name && e.ops == ops) return e;
-  entries_.push_back({name, ops});
+    if (e.name == name && e.ops == ops && e.device == device) return e;
+  entries_.push_back({name, ops, device});
   return entries_.back();
 }
 
 void Profiler::record(const Plan& plan, std::span<const int64_t> dims, std::span<const int64_t> launch_ns,
-                      int64_t total_ns) {
+                      int64_t total_ns, Device device) {
   KILN_ASSERT(launch_ns.size() == plan.launches.size(), "{} times for {} launches", launch_ns.size(),
               plan.launches.size());
   const auto size = [&](DimIndex d) {
@@ -26,8 +26,8 @@ void Profiler::record(const Plan& plan, std::span<const int64_t> dims, std::span
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const Launch& l = plan.launches[i];
     const ProfileRow* row = l.profile >= 0 ? &plan.profile[static_cast<size_t>(l.profile)] : nullptr;
-    ProfileEntry& e =
-        row ? entry(row->name, row->ops) : entry(plan.kernels[static_cast<size_t>(l.kernel)].symbol, "");
+    ProfileEntry& e = row ? entry(row->name, row->ops, device)
+                          : entry(plan.kernels[static_cast<size_t>(l.kernel)].symbol, "", device);
     ++e.launches;
     e.seconds += static_cast<double>(launch_ns[i]) * 1e-9;
     if (!row) continue;
@@ -82,7 +82,7 @@ std::string Profiler::table(const MachineLimits& limits) const {
                                 "launches", "total us", "mean us", "share", "GB/s", "GFLOP/s", "% limit");
   double in_kernels = 0, limit_total = 0;
   const auto line = [&](const ProfileEntry& e) {
-    const double limit = limits.seconds(e.bytes, e.flops);
+    const double limit = e.device.is_cuda() ? 0 : limits.seconds(e.bytes, e.flops);
     in_kernels += e.seconds;
     limit_total += limit;
     out += fmt::format(
@@ -92,8 +92,10 @@ std::string Profiler::table(const MachineLimits& limits) const {
         limit > 0 && e.seconds > 0 ? fmt::format("{:.0f}", 100 * limit / e.seconds) : "-");
   };
   for (const ProfileEntry& e : all) line(e);
-  line({"(between launches)", "", calls(), std::max(0.0, total - in_kernels)});
-  out += fmt::format("total {:.1f} us in {} calls on {} threads", total * 1e6, calls(), limits.threads);
+  line({"(between launches)", "", {}, calls(), std::max(0.0, total - in_kernels)});
+  const bool gpu = !all.empty() && all[0].device.is_cuda();
+  const std::string where = gpu ? all[0].device.str() : fmt::format("{} threads", limits.threads);
+  out += fmt::format("total {:.1f} us in {} calls on {}", total * 1e6, calls(), where);
   if (limit_total > 0 && total > 0)
     out += fmt::format(", {:.0f}% of the machine's limit", 100 * limit_total / total);
   return out + "\n";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/device.h"
 #include "ir/plan.h"
 
 namespace kiln {
@@ -18,6 +19,7 @@ struct MachineLimits;
 struct ProfileEntry {
   std::string name;  ///< ProfileRow::name, else the kernel's symbol
   std::string ops;
+  Device device = {};
   int64_t launches = 0;
   double seconds = 0;
   double bytes = 0, flops = 0;   ///< that had to move or be done, over all launches
@@ -30,7 +32,7 @@ class Profiler {
   /// Adds one call of `plan`: `dims` is its evaluated table, `launch_ns` one time per launch, `total_ns` the
   /// whole call (what it exceeds the launches by is printed as "(between launches)").
   void record(const Plan& plan, std::span<const int64_t> dims, std::span<const int64_t> launch_ns,
-              int64_t total_ns);
+              int64_t total_ns, Device device = {});
   /// All kernels, the most expensive first.
   std::vector<ProfileEntry> entries() const;
   /// Number of calls recorded, and their time.
@@ -38,11 +40,12 @@ class Profiler {
   double seconds() const;
   /// One line per kernel: launches, total and mean time, share, GB/s, GFLOP/s, and the percentage of what
   /// `limits` allows for its bytes and FLOPs (above 100 when the data lay in cache).
+  /// `limits` are the CPU's: of a GPU none are known, and none is printed.
   std::string table(const MachineLimits& limits) const;
   void reset();
 
  private:
-  ProfileEntry& entry(const std::string& name, const std::string& ops);
+  ProfileEntry& entry(const std::string& name, const std::string& ops, Device device);
 
   mutable std::mutex mutex_;
   std::vector<ProfileEntry> entries_;

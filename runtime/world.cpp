@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/base/options.h"
 #include "runtime/rendezvous_file.h"
 #include "runtime/store_grpc.h"
 #include "runtime/store_values.h"
@@ -182,16 +184,14 @@ void meet(const Rendezvous& place, Store& store, std::optional<RendezvousFile>& 
 
 World::World(const Rendezvous& place, const WorldOptions& options)
     : place_(place), timeout_(options.timeout) {
-  if (place_.world_size == 1) {
-    group_ = make_local_groups(1, timeout_)[0];
-    return;
-  }
   try {
-    join(options.interface);
+    if (place_.world_size == 1) group_ = make_local_groups(1, timeout_)[0];
+    else join(options.interface);
   } catch (const Error& e) {
     if (place_.doubt.empty()) throw;
     throw Error(e.kind(), fmt::format("{}; {}", e.what(), place_.doubt));
   }
+  if (options.nccl) group_->set_device_groups([this](int index) { return device_group(index); });
 }
 
 void World::join(const std::string& interface) {
@@ -209,14 +209,58 @@ void World::join(const std::string& interface) {
   group_->set_timeout(timeout_);
 }
 
-World::~World() = default;
+World::~World() {
+  if (group_) group_->set_device_groups({});  // others may keep it
+}
+
+std::shared_ptr<DeviceGroup> World::device_group(int index) {
+  if (const auto made = device_groups_.find(index); made != device_groups_.end()) return made->second;
+  CudaDevice& device = cuda_device(index);
+  const nccl::Library* library = nullptr;
+  if (place_.world_size > 1) {
+    std::string why;
+    KILN_CHECK(!device.simulated(), unsupported,
+               "cuda:{}: NCCL knows no simulated devices (init_process_group({{.backend = \"gloo\"}}) sends "
+               "what is on them through the host)",
+               index);
+    library = nccl::find_library(why);
+    KILN_CHECK(library, unsupported,
+               "cuda:{}: {} (install NCCL, or name its folder by KILN_CUDA_PATH; "
+               "init_process_group({{.backend = \"gloo\"}}) does without, through the host)",
+               index, why);
+  }
+  // Ranks make them in the same order, each for a GPU of its own number.
+  auto made = make_nccl_group(group_->store(), fmt::format("world/cuda/{}/", device_groups_.size()),
+                              place_.rank, place_.world_size, device, library, group_->timeout());
+  device_groups_[index] = made;
+  return made;
+}
+
+int device_of_rank(const Rendezvous& place) {
+  const int count = cuda_device_count(), rank = place.local_rank;
+  if (count == 1 && rank > 0 && !system_env("CUDA_VISIBLE_DEVICES").empty()) return 0;
+  std::string why;
+  KILN_CHECK(count > 0 || cuda::find_driver(why), device, "no CUDA device can be used: {}", why);
+  KILN_CHECK(rank < count, device,
+             "there is no GPU for this process: LOCAL_RANK is {}, but it sees {} GPU{} (start as many "
+             "processes on a machine as it has GPUs; CUDA_VISIBLE_DEVICES chooses which are seen)",
+             rank, count, count == 1 ? "" : "s");
+  return rank;
+}
+
+std::optional<std::string> World::broken() const {
+  std::optional<std::string> why = group_->broken();
+  for (const auto& [index, group] : device_groups_)
+    if (!why) why = group->broken();
+  return why;
+}
 
 /// Until all ranks leave, or `time` is over. In a turn of the group it ends with that.
 void World::wait_for_others(Seconds time, bool in_turn) {
   const Deadline deadline(time);
   const auto wait = [&](const std::string& key) {
     while (!store_->wait(key, std::min(deadline.left(), kLook)) && deadline.left() > Seconds(0))
-      if (const auto why = in_turn ? group_->broken() : std::nullopt) throw Error(ErrorKind::comm, *why);
+      if (const auto why = in_turn ? broken() : std::nullopt) throw Error(ErrorKind::comm, *why);
   };
   store_->set(left(place_.rank), kYes);
   if (place_.rank > 0) return wait(kEnd);
@@ -224,19 +268,32 @@ void World::wait_for_others(Seconds time, bool in_turn) {
   store_->set(kEnd, kYes);
 }
 
+/// In a turn of every group: whoever is in something else, on any of them, is told at once.
+void World::leave_together(Seconds left, SourceLoc loc) {
+  const Deadline deadline(left);
+  std::function<void()> wait = [&] { wait_for_others(deadline.left(), true); };
+  std::vector<ProcessGroup*> all = {group_.get()};
+  for (const auto& [index, group] : device_groups_) all.push_back(group.get());
+  for (ProcessGroup* group : all)
+    wait = [group, inner = wait, loc] { group->run("destroy_process_group", inner, {"", loc})->wait(); };
+  wait();
+}
+
 void World::leave(SourceLoc loc) {
+  group_->set_device_groups({});
   if (!store_) {
+    device_groups_.clear();
     group_.reset();
     return;
   }
   const Deadline deadline(timeout_);
   try {
     try {
-      group_->run("destroy_process_group", [&] { wait_for_others(deadline.left(), true); }, {"", loc})
-          ->wait();
+      leave_together(deadline.left(), loc);
     } catch (const Error&) {  // the group has failed, but others may need this rank's store
       wait_for_others(deadline.left(), false);
     }
+    device_groups_.clear();
     if (place_.rank > 0) {
       store_->leave();
       store_->wait(kNever, kClosing);  // ends with the service
@@ -244,6 +301,7 @@ void World::leave(SourceLoc loc) {
   } catch (const Error&) {
     // Somebody is lost, so nobody is waited for; or the service has ended.
   }
+  device_groups_.clear();
   group_.reset();
   store_->leave();
   store_->close();

@@ -64,6 +64,19 @@ TEST(BoundPlan, IndependentLaunchesTakeTurns) {
 
 /// Every pair of launches that a declared barrier separates and that different threads run must be separated
 /// by a kept barrier.
+/// Wherever threads cut the elements of a launch, each task is somebody's, once.
+TEST(BoundPart, CutsBetweenTasks) {
+  for (const BoundPart& p :
+       {BoundPart{7, 100, 800}, BoundPart{1, 0, 3}, BoundPart{3, 5, 8}, BoundPart{0, 4, 4}}) {
+    EXPECT_EQ(p.tasks_before(p.begin), 0);
+    EXPECT_EQ(p.tasks_before(p.end), p.tasks);
+    EXPECT_EQ(p.tasks_before(0), 0);
+    EXPECT_EQ(p.tasks_before(1000), p.tasks);
+    for (int64_t e = 0; e < 1000; ++e) EXPECT_LE(p.tasks_before(e), p.tasks_before(e + 1));
+  }
+  EXPECT_EQ((BoundPart{7, 100, 800}).tasks_before(450), 3);
+}
+
 TEST(BoundPlan, KeepsEveryBarrierThatMatters) {
   std::mt19937 rng(3);
   for (int round = 0; round < 2000; ++round) {
@@ -110,6 +123,26 @@ TEST(BoundPlan, ChecksSizes) {
   EXPECT_THROW(bind_plan(p, {}), Error);
   p.dims[1] = Dim(1);
   EXPECT_THROW(bind_plan(p, {&five, 1}), Error);
+}
+
+TEST(BoundPlans, KeepsTheSizesOfTheLastCalls) {
+  Plan p = plan_of("S S");
+  BoundPlans fixed(p);
+  EXPECT_EQ(fixed.get({}).get(), fixed.only());
+  p.symbols = {"N"};
+  p.dims.push_back(Dim::symbol("N"));
+  BoundPlans plans(p);
+  EXPECT_EQ(plans.only(), nullptr);
+  const auto get = [&](int64_t n) { return plans.get({&n, 1}); };
+  const auto first = get(0);
+  EXPECT_EQ(first->dims.back(), 0);
+  for (int64_t n = 1; n < 8; ++n) EXPECT_EQ(get(n)->dims.back(), n);
+  EXPECT_EQ(get(0), first);
+  for (int64_t n = 8; n < 15; ++n) get(n);
+  EXPECT_EQ(get(0), first) << "seven others since";
+  for (int64_t n = 15; n < 23; ++n) get(n);
+  EXPECT_NE(get(0), first) << "eight others since";
+  EXPECT_THROW(plans.get({}), Error);
 }
 
 }  // namespace

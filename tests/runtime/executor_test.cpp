@@ -55,6 +55,11 @@ void combine(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
   for (int64_t t = 0; t < (dims[0] + kChunk - 1) / kChunk; ++t) sum += static_cast<const float*>(b[0])[t];
   *static_cast<float*>(b[1]) = sum;
 }
+/// x += 1
+void bump(void* const* b, const int64_t* dims, int64_t begin, int64_t end, void*) {
+  const auto [from, to] = range(dims[0], begin, end);
+  for (int64_t i = from; i < to; ++i) static_cast<float*>(b[0])[i] += 1;
+}
 void nothing(void* const*, const int64_t*, int64_t, int64_t, void*) {}
 void overrun(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
   static_cast<char*>(b[0])[dims[0]] = 1;
@@ -68,13 +73,10 @@ void guard(void* const* b, const int64_t* dims, int64_t, int64_t, void*) {
 }
 
 KernelFn resolve(const PlanKernel& k) {
-  const std::pair<const char*, KernelFn> all[] = {{"add_scalar", add_scalar},
-                                                  {"flip", flip},
-                                                  {"chunk_sums", chunk_sums},
-                                                  {"combine", combine},
-                                                  {"nothing", nothing},
-                                                  {"overrun", overrun},
-                                                  {"guard", guard}};
+  const std::pair<const char*, KernelFn> all[] = {
+      {"add_scalar", add_scalar}, {"flip", flip},  {"chunk_sums", chunk_sums},
+      {"combine", combine},       {"bump", bump},  {"nothing", nothing},
+      {"overrun", overrun},       {"guard", guard}};
   for (const auto& [name, fn] : all)
     if (k.symbol == name) return fn;
   return nullptr;
@@ -162,6 +164,41 @@ TEST(Executor, ComputesThePlan) {
   const Result r = run(exe, 3, 2);
   EXPECT_THAT(r.y, testing::ElementsAre(testing::FloatEq(1.6875f), testing::FloatEq(1.68975f),
                                         testing::FloatEq(1.692f)));
+}
+
+/// Every task of every part is some thread's, and no other's, wherever the threads cut.
+TEST(Executor, PartsOfALaunchAreDoneOnce) {
+  const std::vector<int64_t> sizes = {1000, 0, 50, 1, 730, 100, 101, 3};
+  Plan p;
+  const auto dim = [&](int64_t d) {
+    p.dims.push_back(d);
+    return static_cast<DimIndex>(p.dims.size() - 1);
+  };
+  p.kernels = {{false, "bump"}};
+  p.profile = {{"bump", "add", dim(1), dim(100'000'000), {}}};
+  Launch l{0, {}, {}, -1, -1, true, 0};
+  int64_t all = 0;
+  for (const int64_t n : sizes) {
+    const int64_t tasks = (n + kChunk - 1) / kChunk;
+    all += tasks;
+    l.buffers.push_back(static_cast<int32_t>(p.buffers.size()));
+    l.writes.push_back(l.buffers.back());
+    l.dims.push_back(dim(n));
+    l.parts.push_back({dim(tasks), l.dims.back()});
+    p.buffers.push_back({BufferKind::external, DType::f32, p.external_count++, dim(4 * n), -1, "x"});
+  }
+  l.tasks = dim(all);
+  p.launches = {l};
+  const Executable exe(p, resolve);
+  std::vector<std::vector<float>> x;
+  for (const int64_t n : sizes) x.emplace_back(static_cast<size_t>(n), 0.0f);
+  std::vector<void*> externals;
+  for (auto& v : x) externals.push_back(v.data());
+  for (int threads = 1; threads <= 7; ++threads) {
+    exe.run({.externals = externals, .outputs = {}, .scalars = {}, .symbols = {}, .threads = threads});
+    for (const auto& v : x)
+      EXPECT_EQ(std::count(v.begin(), v.end(), static_cast<float>(threads)), std::ssize(v)) << threads;
+  }
 }
 
 TEST(Executor, StopsAtAGuardThatDoesNotHold) {

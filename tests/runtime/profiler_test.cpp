@@ -54,6 +54,16 @@ TEST(Profiler, PrintsATable) {
   EXPECT_THAT(Profiler().table({}), testing::HasSubstr("total 0.0 us in 0 calls"));
 }
 
+TEST(Profiler, PrintsNoLimitOfTheCpuForAGpu) {
+  const Plan plan = sample();
+  const int64_t dims[] = {3'000'000, 1'000'000}, ns[] = {400'000, 400'000, 100'000};
+  Profiler profiler;
+  profiler.record(plan, dims, ns, 1'000'000, Device::cuda(1));
+  const std::string text = profiler.table({2, 1e12, 15e9});
+  EXPECT_THAT(text, testing::HasSubstr("7.5       1.2       -\n"));
+  EXPECT_THAT(text, testing::EndsWith("total 1000.0 us in 1 calls on cuda:1\n"));
+}
+
 TEST(Profiler, WantsATimeForEveryLaunch) {
   const Plan plan = sample();
   const int64_t dims[] = {1, 1}, ns[] = {1};

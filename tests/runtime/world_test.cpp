@@ -247,5 +247,62 @@ TEST(World, LeavingDoesNotWaitForTheLost) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
+// ---- GPUs ----
+
+class WorldOfDevices : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("KILN_CUDA_DRIVER", "sim", 1); }
+  void TearDown() override {
+    unsetenv("KILN_CUDA_DRIVER");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  }
+};
+
+TEST_F(WorldOfDevices, OneRankHasAGroupOfItsGpu) {
+  World world(place(0, 1, 0), {});
+  const std::shared_ptr<ProcessGroup> group = world.group(), gpu = group->device_group(1);
+  EXPECT_EQ(gpu->device(), Device::cuda(1));
+  EXPECT_EQ(gpu, world.device_group(1));
+  EXPECT_EQ(gpu->size(), 1);
+  gpu->barrier({})->wait();
+  EXPECT_THROW(world.device_group(99), Error);
+  EXPECT_EQ(world.device_group(0)->device(), Device::cuda(0));
+  world.leave();
+  EXPECT_EQ(group->device_group(1), nullptr);
+  EXPECT_EQ(World(place(0, 1, 0), {.nccl = false}).group()->device_group(1), nullptr);
+}
+
+TEST_F(WorldOfDevices, SeveralRanksNeedNccl) {
+  const auto texts =
+      on_threads({place(0, 2, 0), place(1, 2, 0)}, 30, [](const Rendezvous& at, double timeout) {
+        World world(at, {.timeout = Seconds(timeout)});
+        std::string text;
+        try {
+          world.group()->device_group(at.rank);
+        } catch (const Error& e) {
+          text = fmt::format("{}: {}", to_string(e.kind()), e.what());
+        }
+        world.leave();
+        return text;
+      });
+  EXPECT_EQ(texts[1],
+            "unsupported: cuda:1: NCCL knows no simulated devices (init_process_group({.backend = \"gloo\"}) "
+            "sends what is on them through the host)");
+}
+
+TEST_F(WorldOfDevices, EachRankHasTheGpuOfItsNumber) {
+  EXPECT_EQ(device_of_rank(place(1, 2, 0)), 1);
+  try {
+    device_of_rank(place(2, 3, 0));
+    ADD_FAILURE() << "the simulated machine has two";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::device);
+    EXPECT_EQ(
+        std::string(e.what()),
+        "there is no GPU for this process: LOCAL_RANK is 2, but it sees 2 GPUs (start as many processes "
+        "on a machine as it has GPUs; CUDA_VISIBLE_DEVICES chooses which are seen)");
+  }
+}
+
 }  // namespace
 }  // namespace kiln
