@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "frontend/mapped_file.h"
+#include "frontend/stored_type.h"
 #include "ir/base/atomic_file.h"
 #include "ir/base/error.h"
 
@@ -24,23 +19,15 @@ using Json = nlohmann::json;
 constexpr size_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr std::string_view kMetadata = "__metadata__";
 
-struct DTypeTag {
-  std::string_view tag;
-  DType dtype;
-};
-constexpr DTypeTag kTags[] = {{"BF16", DType::bf16}, {"BOOL", DType::boolean}, {"F16", DType::f16},
-                              {"F32", DType::f32},   {"F64", DType::f64},      {"I32", DType::i32},
-                              {"I64", DType::i64},   {"U8", DType::u8}};
-
+/// The name of what a tensor's elements are stored as.
 std::string_view tag_of(DType t) {
-  for (const DTypeTag& row : kTags)
-    if (row.dtype == t) return row.tag;
-  KILN_ASSERT(false, "dtype without a safetensors tag");
+  constexpr std::string_view kTags[kDTypeCount] = {"BOOL", "U8", "I32", "I64", "F16", "BF16", "F32", "F64"};
+  return kTags[static_cast<int>(t)];
 }
 
 /// Bytes of an array, or false when they do not fit 63 bits.
-bool byte_size(DType dtype, std::span<const int64_t> shape, size_t* out) {
-  uint64_t n = dtype_size(dtype);
+bool byte_size(size_t element, std::span<const int64_t> shape, size_t* out) {
+  uint64_t n = element;
   for (const int64_t d : shape)
     if (d < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(d), &n) || n > INT64_MAX) return false;
   *out = n;
@@ -49,46 +36,22 @@ bool byte_size(DType dtype, std::span<const int64_t> shape, size_t* out) {
 
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
-/// A read-only mapping; an empty file has no mapping.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    KILN_CHECK(fd >= 0, io, "open {}: cannot read the file; {}", path, std::strerror(errno));
-    struct stat st;
-    const bool regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-    size_ = regular ? static_cast<size_t>(st.st_size) : 0;
-    void* p = size_ ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
-    const int error = errno;
-    close(fd);
-    KILN_CHECK(regular, io, "open {}: not a regular file", path);
-    KILN_CHECK(p != MAP_FAILED, io, "open {}: cannot map the file; {}", path, std::strerror(error));
-    data_ = static_cast<const std::byte*>(p);
-  }
-  ~Mapping() {
-    if (data_) munmap(const_cast<std::byte*>(data_), size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 }  // namespace
 
 struct SafetensorsFile::Impl {
+  /// An array as the file has it.
+  struct Stored {
+    Entry entry;
+    const StoredType* type;
+  };
+
   explicit Impl(const std::string& p) : path(p), mapping(p) {}
 
   void parse();
   Json parse_header(size_t length) const;
-  Entry parse_entry(const std::string& name, const Json& j, size_t header) const;
-  void check_coverage(size_t header) const;
-  void align();
+  Stored parse_entry(const std::string& name, const Json& j, size_t header) const;
+  void check_coverage(std::vector<Stored> all, size_t header) const;
+  Entry readable(const Stored& stored);
 
   template <typename... Args>
   void check(bool ok, fmt::format_string<Args...> format, Args&&... args) const {
@@ -98,7 +61,7 @@ struct SafetensorsFile::Impl {
   }
 
   std::string path;
-  Mapping mapping;
+  MappedFile mapping;
   std::vector<Entry> entries;
   std::map<std::string, std::string> metadata;
   std::vector<std::unique_ptr<std::byte[]>> copies;
@@ -129,30 +92,27 @@ Json SafetensorsFile::Impl::parse_header(size_t length) const {
   }
 }
 
-SafetensorsFile::Entry SafetensorsFile::Impl::parse_entry(const std::string& name, const Json& j,
-                                                          size_t header) const {
+SafetensorsFile::Impl::Stored SafetensorsFile::Impl::parse_entry(const std::string& name, const Json& j,
+                                                                 size_t header) const {
   check(j.is_object() && j.size() == 3 && j.contains("dtype") && j.contains("shape") &&
             j.contains("data_offsets"),
         "'{}' needs exactly dtype, shape and data_offsets", name);
   const Json& tag = j["dtype"];
   const Json& dims = j["shape"];
   const Json& range = j["data_offsets"];
+  const StoredType* type = tag.is_string() ? stored_type(tag.get_ref<const std::string&>()) : nullptr;
+  check(type, "'{}' has an unknown dtype; got {}, expected one of {}", name, tag.dump(), stored_type_names());
   Entry e;
   e.name = name;
-  const auto* row = std::find_if(std::begin(kTags), std::end(kTags),
-                                 [&](const DTypeTag& t) { return tag.is_string() && tag == t.tag; });
-  check(row != std::end(kTags),
-        "'{}' has an unknown dtype; got {}, expected one of "
-        "BF16 BOOL F16 F32 F64 I32 I64 U8",
-        name, tag.dump());
-  e.dtype = row->dtype;
+  e.dtype = type->dtype;
   check(dims.is_array(), "'{}' has a bad shape; got {}, expected an array", name, dims.dump());
   for (const Json& d : dims) {
     check(d.is_number_unsigned() && d.get<uint64_t>() <= INT64_MAX,
           "'{}' has a bad shape; got {}, expected sizes >= 0", name, dims.dump());
     e.shape.push_back(d.get<int64_t>());
   }
-  check(byte_size(e.dtype, e.shape, &e.bytes), "'{}' has a shape that overflows; got {}", name, dims.dump());
+  check(byte_size(type->size, e.shape, &e.bytes), "'{}' has a shape that overflows; got {}", name,
+        dims.dump());
   check(
       range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned(),
       "'{}' has bad data_offsets; got {}, expected two sizes", name, range.dump());
@@ -161,36 +121,44 @@ SafetensorsFile::Entry SafetensorsFile::Impl::parse_entry(const std::string& nam
   check(begin <= end && end <= room, "'{}' lies outside the file; got bytes {} to {}, expected within {}",
         name, begin, end, room);
   check(end - begin == e.bytes, "'{}' does not fit its shape; got {} bytes, expected {} for {}{}", name,
-        end - begin, e.bytes, dtype_name(e.dtype), shape_text(e.shape));
+        end - begin, e.bytes, type->same ? dtype_name(e.dtype) : type->name, shape_text(e.shape));
   e.data = mapping.data() + header + begin;
-  return e;
+  return {e, type};
 }
 
 // Holes and overlaps are both forbidden by the format: a hole could hide data, an overlap alias it.
-void SafetensorsFile::Impl::check_coverage(size_t header) const {
-  std::vector<const Entry*> order;
-  for (const Entry& e : entries) order.push_back(&e);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
+void SafetensorsFile::Impl::check_coverage(std::vector<Stored> all, size_t header) const {
+  std::sort(all.begin(), all.end(), [](const Stored& a, const Stored& b) {
+    const Entry &x = a.entry, &y = b.entry;
+    return x.data != y.data ? x.data < y.data : x.bytes < y.bytes;
   });
   const std::byte* at = mapping.data() + header;
-  for (const Entry* e : order) {
-    check(e->data >= at, "'{}' overlaps another array", e->name);
-    check(e->data == at, "there is a hole of {} bytes before '{}'", e->data - at, e->name);
-    at = e->data + e->bytes;
+  for (const auto& [e, type] : all) {
+    check(e.data >= at, "'{}' overlaps another array", e.name);
+    check(e.data == at, "there is a hole of {} bytes before '{}'", e.data - at, e.name);
+    at = e.data + e.bytes;
   }
   const size_t rest = static_cast<size_t>(mapping.data() + mapping.size() - at);
   check(rest == 0, "{} bytes after the last array belong to none", rest);
 }
 
-// Files written elsewhere may put an array at any offset; elements must still be readable in place.
-void SafetensorsFile::Impl::align() {
-  for (Entry& e : entries) {
-    if (reinterpret_cast<uintptr_t>(e.data) % dtype_size(e.dtype) == 0) continue;
-    copies.push_back(std::make_unique<std::byte[]>(std::max<size_t>(e.bytes, 1)));
-    std::copy_n(e.data, e.bytes, copies.back().get());
-    e.data = copies.back().get();
-  }
+// Files written elsewhere may put an array at any offset; elements must still be readable in place, and be of
+// a dtype that tensors have.
+SafetensorsFile::Entry SafetensorsFile::Impl::readable(const Stored& stored) {
+  const auto& [e, type] = stored;
+  if (e.dtype == DType::boolean)
+    check(std::all_of(e.data, e.data + e.bytes, [](std::byte b) { return b <= std::byte{1}; }),
+          "'{}' has bytes that are neither false nor true", e.name);
+  if (type->same && reinterpret_cast<uintptr_t>(e.data) % type->size == 0) return e;
+  Entry out = e;
+  const size_t count = e.bytes / type->size;
+  out.bytes = count * dtype_size(e.dtype);
+  copies.push_back(std::make_unique<std::byte[]>(std::max<size_t>(out.bytes, 1)));
+  out.data = copies.back().get();
+  const size_t fit = type->read(e.data, count, false, out.data);
+  check(fit == count, "'{}' has a U64 beyond {} as element {}; {} holds no more", e.name, INT64_MAX, fit,
+        dtype_name(e.dtype));
+  return out;
 }
 
 void SafetensorsFile::Impl::parse() {
@@ -202,9 +170,10 @@ void SafetensorsFile::Impl::parse() {
         mapping.size());
   const size_t header = 8 + length;
   const Json j = parse_header(length);
+  std::vector<Stored> all;
   for (const auto& [name, value] : j.items()) {
     if (name != kMetadata) {
-      entries.push_back(parse_entry(name, value, header));
+      all.push_back(parse_entry(name, value, header));
       continue;
     }
     check(value.is_object(), "__metadata__ is not an object");
@@ -213,8 +182,8 @@ void SafetensorsFile::Impl::parse() {
       metadata[key] = text.get<std::string>();
     }
   }
-  check_coverage(header);
-  align();
+  check_coverage(all, header);
+  for (const Stored& stored : all) entries.push_back(readable(stored));
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) {
@@ -258,8 +227,8 @@ std::vector<Placed> place(const std::string& path, std::span<const SafetensorsIt
     KILN_CHECK(it.name != kMetadata && names.insert(it.name).second, invalid,
                "safetensors {}: the name '{}' is reserved or used twice", path, it.name);
     size_t bytes = 0;
-    KILN_CHECK(byte_size(it.dtype, it.shape, &bytes), invalid, "safetensors {}: '{}' has a bad shape {}",
-               path, it.name, shape_text(it.shape));
+    KILN_CHECK(byte_size(dtype_size(it.dtype), it.shape, &bytes), invalid,
+               "safetensors {}: '{}' has a bad shape {}", path, it.name, shape_text(it.shape));
     order.push_back({&it, bytes});
   }
   std::sort(order.begin(), order.end(), [](const Placed& a, const Placed& b) {

@@ -33,14 +33,16 @@ class SafetensorsFile {
   /// One array of the file; `data` stays valid while a copy of the file object lives.
   struct Entry {
     std::string name;
-    DType dtype = DType::f32;
+    DType dtype = DType::f32;  ///< I8, I16 and U16 of a file are read as i32; U32 and U64 as i64
     std::vector<int64_t> shape;
-    const std::byte* data = nullptr;  ///< aligned to the element size
+    /// Aligned to the element size. Of the mapping, which is this object's own: a write is seen by no file.
+    std::byte* data = nullptr;
     size_t bytes = 0;
   };
 
-  /// Maps and checks the whole header. Throws: io, if the file cannot be opened or read; invalid, if
-  /// it is not a well-formed safetensors file (the message says what in it is wrong).
+  /// Maps and checks the whole header; elements are read when they are touched, so the file must not be cut
+  /// while it is open. Throws: io, if the file cannot be opened or read; invalid, if it is not a well-formed
+  /// safetensors file (the message says what in it is wrong).
   explicit SafetensorsFile(const std::string& path);
 
   /// All arrays, sorted by name.

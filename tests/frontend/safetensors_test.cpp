@@ -116,10 +116,44 @@ TEST_F(SafetensorsTest, NoTensors) {
 
 TEST_F(SafetensorsTest, UnalignedDataOfOthersIsReadable) {
   put_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})", 5);
+             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
+             5);
   const SafetensorsFile f(path_);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(f.find("b")->data) % 4, 0u);
   EXPECT_EQ(*reinterpret_cast<const float*>(f.find("b")->data), 0.0f);
+}
+
+TEST_F(SafetensorsTest, IntegersThatTensorsHaveNotAreWidened) {
+  const std::string header = R"({"a":{"dtype":"U64","shape":[2],"data_offsets":[0,16]},)"
+                             R"("b":{"dtype":"U32","shape":[1],"data_offsets":[16,20]},)"
+                             R"("c":{"dtype":"I16","shape":[1],"data_offsets":[20,22]},)"
+                             R"("d":{"dtype":"U16","shape":[1],"data_offsets":[22,24]},)"
+                             R"("e":{"dtype":"I8","shape":[1],"data_offsets":[24,25]}})";
+  put_header(header, 0);
+  const std::string head = get();
+  put(head + std::string(7, '\xff') + std::string("\x7f", 1) + std::string(8, '\0') + std::string(9, '\xff'));
+  const SafetensorsFile f(path_);
+  EXPECT_EQ(reinterpret_cast<const int64_t*>(f.at("a", DType::i64, std::vector<int64_t>{2}).data)[0],
+            INT64_MAX);
+  const std::vector<int64_t> one = {1};
+  EXPECT_EQ(*reinterpret_cast<const int64_t*>(f.at("b", DType::i64, one).data), 4294967295);
+  EXPECT_EQ(*reinterpret_cast<const int32_t*>(f.at("c", DType::i32, one).data), -1);
+  EXPECT_EQ(*reinterpret_cast<const int32_t*>(f.at("d", DType::i32, one).data), 65535);
+  EXPECT_EQ(*reinterpret_cast<const int32_t*>(f.at("e", DType::i32, one).data), -1);
+  EXPECT_EQ(f.find("e")->bytes, 4u);
+  put(head + std::string(8, '\0') + std::string(17, '\xff'));
+  EXPECT_EQ(open_error(), "'a' has a U64 beyond 9223372036854775807 as element 1; i64 holds no more");
+  EXPECT_EQ(error_of_header(R"({"a":{"dtype":"U16","shape":[2],"data_offsets":[0,2]}})", 2),
+            "'a' does not fit its shape; got 2 bytes, expected 4 for U16[2]");
+}
+
+TEST_F(SafetensorsTest, BooleansAreZeroOrOne) {
+  put_header(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 0);
+  const std::string head = get();
+  put(head + std::string("\x01\0", 2));
+  EXPECT_EQ(open_error(), "no error");
+  put(head + std::string("\0\x02", 2));
+  EXPECT_EQ(open_error(), "'a' has bytes that are neither false nor true");
 }
 
 TEST_F(SafetensorsTest, AtNamesWhatDiffers) {
@@ -158,8 +192,9 @@ TEST_F(SafetensorsTest, BadLengths) {
   put("abc");
   EXPECT_EQ(open_error(), "truncated; got 3 bytes, expected at least 8");
   put(std::string(8, '\xff') + "{}");
-  EXPECT_EQ(open_error(), "truncated, or the header length lies; got a header of "
-                          "18446744073709551615 bytes in a file of 10");
+  EXPECT_EQ(open_error(),
+            "truncated, or the header length lies; got a header of "
+            "18446744073709551615 bytes in a file of 10");
   put(std::string("\x03\0\0\0\0\0\0\0", 8) + "{}");
   EXPECT_EQ(open_error(), "truncated, or the header length lies; got a header of 3 bytes in a file of 10");
   EXPECT_EQ(error_of_header("", 0), "the header is not a JSON object");
@@ -186,10 +221,14 @@ TEST_F(SafetensorsTest, BadEntries) {
   };
   EXPECT_EQ(error_of_header(R"({"a":1})", 0), "'a' needs exactly dtype, shape and data_offsets");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[1])", 4), "'a' needs exactly dtype, shape and data_offsets");
-  EXPECT_EQ(entry(R"("dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1])", 1),
-            "'a' has an unknown dtype; got \"F8_E4M3\", expected one of BF16 BOOL F16 F32 F64 I32 I64 U8");
-  EXPECT_EQ(entry(R"("dtype":4,"shape":[1],"data_offsets":[0,1])", 1),
-            "'a' has an unknown dtype; got 4, expected one of BF16 BOOL F16 F32 F64 I32 I64 U8");
+  EXPECT_EQ(
+      entry(R"("dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1])", 1),
+      "'a' has an unknown dtype; got \"F8_E4M3\", expected one of BF16 BOOL F16 F32 F64 I8 I16 I32 I64 U8 "
+      "U16 U32 U64");
+  EXPECT_EQ(
+      entry(R"("dtype":4,"shape":[1],"data_offsets":[0,1])", 1),
+      "'a' has an unknown dtype; got 4, expected one of BF16 BOOL F16 F32 F64 I8 I16 I32 I64 U8 U16 U32 "
+      "U64");
   EXPECT_EQ(entry(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", 1),
             "'a' has a bad shape; got [-1], expected sizes >= 0");
   EXPECT_EQ(entry(R"("dtype":"U8","shape":[1.5],"data_offsets":[0,1])", 1),

@@ -2,10 +2,11 @@
 #include "frontend/serialize.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include "frontend/compile.h"
 #include "frontend/nn/layers.h"
-#include "frontend/optim/optimizer.h"
+#include "frontend/optim/adam.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -43,6 +44,27 @@ TEST(Serialize, EveryDtypeViewsAndEmptyTensorsComeBack) {
   EXPECT_EQ(load_file(path).size(), given.size());
 }
 
+TEST(Serialize, MappedTensorsViewTheFile) {
+  const Folder folder;
+  const std::string path = folder.path + "/a.safetensors";
+  save_file({{"a", vec({1, 2, 3})}, {"b", Tensor::from_vector(std::vector<int64_t>{7}, {})}}, path);
+  Tensor a, b;
+  {
+    const SafetensorsFile file(path);
+    const NamedTensors all = tensors_of(file, true);
+    a = all[0].second;
+    b = all[1].second;
+    EXPECT_EQ(a.device(), Device::cpu());
+    EXPECT_EQ(static_cast<void*>(a.data_ptr<float>()), file.find("a")->data);
+  }
+  EXPECT_EQ(values(a + 1.0), (Floats{2, 3, 4}));  // the file object is gone, the mapping is not
+  EXPECT_EQ(b.item<int64_t>(), 7);
+  a.mul_(2.0);
+  EXPECT_EQ(values(a), (Floats{2, 4, 6}));
+  EXPECT_EQ(values(load_file(path)[0].second), (Floats{1, 2, 3}));
+  EXPECT_EQ(values(load_file(path, true)[0].second), (Floats{1, 2, 3}));
+}
+
 TEST(Serialize, TrainingGoesOnExactlyFromAFile) {
   const Folder folder;
   struct Run {
@@ -67,6 +89,22 @@ TEST(Serialize, TrainingGoesOnExactlyFromAFile) {
   b.optimizer.load_state_dict(load_file(folder.path + "/optimizer.safetensors"));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(a.step(x).item(), b.step(x).item());
   EXPECT_EQ(values(a.net.weight), values(b.net.weight));
+}
+
+TEST(Serialize, FilesOfTorchSave) {
+  const Folder folder;
+  for (const std::string& start : {std::string("PK\x03\x04 and more"), std::string("\x80\x02}q")}) {
+    const std::string path = folder.path + "/x.pt";
+    std::ofstream(path, std::ios::binary) << start;
+    EXPECT_ERROR(load_file(path),
+                 "invalid: load_file (@): " + path +
+                     " is a file of torch.save, which holds Python objects (convert it in Python: "
+                     "safetensors.torch.save_file(torch.load(\"" +
+                     path + "\", weights_only=True), \"NAME.safetensors\"))");
+  }
+  const std::string none = folder.path + "/none";
+  const std::string text = error_of([&] { load_file(none, false, Loc("net.cpp", 42)); });
+  EXPECT_TRUE(text.starts_with("io: load_file (net.cpp:42): ")) << text;
 }
 
 }  // namespace
