@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups, hyper-parameters by name, and the event of a step. Loading and saving: optimizer_state.cpp.
 #include "frontend/optim/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "frontend/dispatch.h"
 #include "frontend/frozen.h"
@@ -15,19 +15,67 @@ namespace kiln::optim {
 
 using namespace kiln::detail;  // NOLINT: the update bodies are written in its vocabulary
 
-Optimizer::Optimizer(std::vector<Tensor> params, double& rate)
-    : lr(rate),
-      params_(std::move(params)),
-      state_(params_.size()),
-      steps_(std::make_shared<StepCounts>(params_.size(), 0)) {
-  KILN_CHECK(!params_.empty(), invalid, "Optimizer: no parameters");
-  for (const Tensor& p : params_) {
+LearningRate& LearningRate::operator=(double rate) {
+  for (size_t g = 0; g < owner_.group_count(); ++g) owner_.set(g, "lr", rate);
+  return *this;
+}
+
+LearningRate::operator double() const {
+  const double first = owner_.get(0, "lr");
+  for (size_t g = 1; g < owner_.group_count(); ++g) {
+    const double other = owner_.get(g, "lr");
+    KILN_CHECK(other == first, invalid,
+               "Optimizer::lr: groups have learning rates of their own; got {} and {} (read them by "
+               "get(group, \"lr\"))",
+               first, other);
+  }
+  return first;
+}
+
+double Hyper::get() const {
+  return std::visit([](auto* m) { return static_cast<double>(*m); }, member);
+}
+
+bool Hyper::takes(double value) const {
+  if (std::holds_alternative<double*>(member)) return true;
+  if (std::holds_alternative<bool*>(member)) return value == 0 || value == 1;
+  return std::abs(value) < 0x1p53 && value == std::trunc(value);
+}
+
+const char* Hyper::expected() const {
+  return std::holds_alternative<bool*>(member) ? "0 or 1" : "a whole number";
+}
+
+void Hyper::set(double value) const {
+  std::visit([&](auto* m) { *m = static_cast<std::remove_reference_t<decltype(*m)>>(value); }, member);
+}
+
+Optimizer::Optimizer(const char* event)
+    : event_(event),
+      state_(std::make_shared<std::vector<std::vector<Tensor>>>()),
+      progress_(std::make_shared<std::vector<Progress>>()),
+      counts_(std::make_shared<std::vector<DeviceCounts>>()) {}
+
+std::string Optimizer::name() const {
+  const std::string_view event = event_;
+  return std::string(event.substr(0, event.find('.')));
+}
+
+void Optimizer::add_group(std::vector<Tensor> params) {
+  KILN_CHECK(!params.empty(), invalid, "Optimizer: no parameters");
+  std::vector<Tensor> all = params_;
+  all.insert(all.end(), params.begin(), params.end());
+  for (const Tensor& p : params) {
     KILN_CHECK(p.defined() && p.is_leaf() && is_floating(p.dtype()), invalid,
                "Optimizer: got {}, expected leaf tensors of a floating dtype", p.type_str());
     const auto same = [&](const Tensor& q) { return q.impl() == p.impl(); };
-    KILN_CHECK(std::count_if(params_.begin(), params_.end(), same) == 1, invalid,
+    KILN_CHECK(std::count_if(all.begin(), all.end(), same) == 1, invalid,
                "Optimizer: parameter {} '{}' is given twice", p.type_str(), p.name());
   }
+  groups_.push_back({params_.size(), params.size(), {}});
+  params_ = std::move(all);
+  state_->resize(params_.size());
+  progress_->resize(params_.size());
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -37,188 +85,364 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
-void Optimizer::make_state(std::vector<std::string> names) {
-  state_names_ = std::move(names);
-  for (size_t i = 0; i < params_.size(); ++i)
-    for (size_t k = 0; k < state_names_.size(); ++k)
-      state_[i].push_back(zeros(params_[i].sizes(), {params_[i].dtype()}));
+void Optimizer::check_group(size_t group, const char* what, Loc loc) const {
+  KILN_CHECK(group < groups_.size(), invalid, "Optimizer::{} ({}): no group {}; there are {}", what,
+             loc.str(), group, groups_.size());
 }
 
-NamedTensors Optimizer::state_dict() const {
-  NamedTensors out;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    out.emplace_back(fmt::format("{}.step", i),
-                     Tensor::from_vector<double>({static_cast<double>((*steps_)[i])}, {}));
-    for (size_t k = 0; k < state_names_.size(); ++k)
-      out.emplace_back(fmt::format("{}.{}", i, state_names_[k]), state_[i][k]);
-  }
-  return out;
+std::optional<double>& Optimizer::initial_lr(size_t group, Loc loc) {
+  check_group(group, "initial_lr", loc);
+  return groups_[group].initial_lr;
 }
 
-void Optimizer::load_state_dict(const NamedTensors& given, Loc loc) {
-  const auto own = state_dict();
-  auto find = [](const auto& list, const std::string& name) {
-    return std::find_if(list.begin(), list.end(), [&](const auto& p) { return p.first == name; });
-  };
-  std::string faults;
-  for (const auto& [name, t] : own) {
-    const auto it = find(given, name);
-    if (it == given.end()) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
-    else if (!it->second.defined() || it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype())
-      faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
-  }
-  std::set<std::string> seen;
-  for (const auto& [name, t] : given)
-    if (!seen.insert(name).second) faults += fmt::format("\n  given twice: {}", name);
-    else if (find(own, name) == own.end()) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
-  for (size_t i = 0; i < params_.size() && faults.empty(); ++i) {
-    const double n = find(given, fmt::format("{}.step", i))->second.item<double>();
-    if (!(n >= 0 && n < 0x1p53 && n == std::floor(n)))
-      faults += fmt::format("\n  {}.step: got {}, expected a count", i, n);
-  }
-  KILN_CHECK(faults.empty(), invalid, "Optimizer::load_state_dict ({}): the state does not fit{}", loc.str(),
-             faults);
-  NoGrad guard;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    (*steps_)[i] = static_cast<int64_t>(find(given, fmt::format("{}.step", i))->second.item<double>());
-    for (size_t k = 0; k < state_names_.size(); ++k)
-      state_[i][k].copy_(find(given, fmt::format("{}.{}", i, state_names_[k]))->second);
+int64_t Optimizer::step_count(size_t param, Loc loc) const {
+  KILN_CHECK(param < params_.size(), invalid, "Optimizer::step_count ({}): no parameter {}; there are {}",
+             loc.str(), param, params_.size());
+  read_counts();
+  return (*progress_)[param].step;
+}
+
+void Optimizer::check_options_of(size_t group, const char* what, Loc loc) const {
+  try {
+    check_options(group);
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("{} ({}): {}", what, loc.str(), e.what()), loc);
   }
 }
 
-void Optimizer::update_all(const char* name, Loc loc, std::vector<int64_t> ints, std::vector<double> scalars,
-                           const std::function<std::vector<double>(int64_t)>& at_step, const Update& update) {
-  NoGrad guard;
-  std::vector<size_t> active;
-  std::vector<std::vector<Tensor>> rows;
-  std::vector<std::vector<double>> own;  // distinct scalars of a step
-  std::vector<int64_t> own_of;           // per row, which of them
-  std::map<int64_t, int64_t> own_at;     // per step count, which of them
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if (!params_[i].grad().defined()) continue;
-    active.push_back(i);
-    rows.push_back({params_[i], params_[i].grad()});
-    rows.back().insert(rows.back().end(), state_[i].begin(), state_[i].end());
-    for (const Tensor& t : state_[i])
+std::span<const Tensor> Optimizer::group_params(size_t group, Loc loc) const {
+  check_group(group, "group_params", loc);
+  const Group& g = groups_[group];
+  return std::span<const Tensor>(params_).subspan(g.first, g.count);
+}
+
+size_t Optimizer::group_of(size_t param) const {
+  size_t g = 0;
+  while (param >= groups_[g].first + groups_[g].count) ++g;
+  return g;
+}
+
+std::vector<Hyper> Optimizer::const_hypers(size_t group) const {
+  // Reading through it changes nothing.
+  return const_cast<Optimizer*>(this)->hypers(group);  // NOLINT
+}
+
+namespace {
+const Hyper* find_hyper(const std::vector<Hyper>& all, std::string_view name) {
+  const auto it = std::find_if(all.begin(), all.end(), [&](const Hyper& h) { return h.name == name; });
+  return it == all.end() ? nullptr : &*it;
+}
+
+const Hyper& checked_hyper(const std::vector<Hyper>& all, std::string_view name, const char* what,
+                           const std::string& optimizer, Loc loc) {
+  const Hyper* h = find_hyper(all, name);
+  if (h) return *h;
+  std::vector<const char*> names;
+  names.reserve(all.size());
+  for (const Hyper& x : all) names.push_back(x.name);
+  throw Error(ErrorKind::invalid, fmt::format("Optimizer::{} ({}): {} has no hyper-parameter '{}'; it has {}",
+                                              what, loc.str(), optimizer, name, fmt::join(names, ", ")));
+}
+
+/// Ops run at once while it lives, also inside a compiled callable.
+class AtOnce {
+ public:
+  AtOnce() : cursor_(std::exchange(state().cursor, nullptr)) {}
+  ~AtOnce() { state().cursor = cursor_; }
+  AtOnce(const AtOnce&) = delete;
+  AtOnce& operator=(const AtOnce&) = delete;
+
+ private:
+  Cursor* cursor_;
+};
+}  // namespace
+
+double Optimizer::get(size_t group, std::string_view name, Loc loc) const {
+  check_group(group, "get", loc);
+  return checked_hyper(const_hypers(group), name, "get", this->name(), loc).get();
+}
+
+void Optimizer::set(size_t group, std::string_view name, double value, Loc loc) {
+  check_group(group, "set", loc);
+  const std::vector<Hyper> all = hypers(group);
+  const Hyper& hyper = checked_hyper(all, name, "set", this->name(), loc);
+  KILN_CHECK(hyper.takes(value), invalid, "Optimizer::set ({}): {} is {}, expected {}", loc.str(), name,
+             value, hyper.expected());
+  const double before = hyper.get();
+  hyper.set(value);
+  try {
+    check_options_of(group, "Optimizer::set", loc);
+  } catch (const Error&) {
+    hyper.set(before);
+    throw;
+  }
+}
+
+bool Optimizer::has(std::string_view name) const { return find_hyper(const_hypers(0), name) != nullptr; }
+
+/// A parameter that takes the step, and by which numbers: a place in Step::paces.
+struct Optimizer::Row {
+  size_t group, param, pace;
+};
+
+/// Parameters that take the step by the same numbers. Those are the event's, or, where the device counts, are
+/// computed from its counts and the event's numbers, which are the hyper-parameters.
+struct Optimizer::Paced {
+  size_t group, first_number, number_count;
+  DeviceCounts counts = {};
+  bool with_state = false;
+};
+
+struct Optimizer::Step {
+  Tensor skip;
+  std::vector<Row> rows;
+  std::vector<std::vector<Tensor>> operands;  ///< of each row: parameter, gradient, state
+  std::vector<Progress> after;                ///< of each row, where the host counts
+  std::vector<Paced> paces;
+  std::vector<int64_t> ints;
+  std::vector<Scalar> numbers;
+};
+
+void Optimizer::make_state(size_t group, size_t param, Loc loc) {
+  const Tensor& p = params_[param];
+  const std::vector<StateSpec> all = specs(group, p);
+  std::vector<Tensor>& own = state_of(param);
+  own.resize(all.size());
+  for (size_t k = 0; k < all.size(); ++k) {
+    const StateSpec& spec = all[k];
+    const Tensor& t = own[k];
+    if (t.defined()) {
       KILN_CHECK(
-          t.dtype() == params_[i].dtype() && t.sizes() == params_[i].sizes(), invalid,
-          "{} ({}): parameter {} is {}, but was {} when the optimizer was made (make it after Module::to)",
-          name, loc.str(), i, describe(*params_[i].impl()), t.type_str());
-    const auto [place, first] = own_at.try_emplace((*steps_)[i] + 1);
-    if (first) {
-      std::vector<double> mine = at_step(place->first);
-      const auto at = std::find(own.begin(), own.end(), mine);
-      place->second = at - own.begin();
-      if (at == own.end()) own.push_back(std::move(mine));
+          t.dtype() == p.dtype() && t.sizes() == (spec.sizes ? *spec.sizes : p.sizes()) &&
+              t.device() == p.device(),
+          invalid,
+          "{} ({}): parameter {} is {}, but its state '{}' is {} (make the optimizer after Module::to)",
+          event_, loc.str(), param, describe(*p.impl()), spec.name, t.type_str());
+    } else if (spec.needed) {
+      note_count([state = state_, param, k] { (*state)[param][k] = {}; });
+      const AtOnce now;
+      own[k] = full(spec.sizes.value_or(p.sizes()), spec.initial, {p.dtype(), false, p.device()});
     }
-    own_of.push_back(place->second);
   }
-  if (rows.empty()) return;
-  const size_t common = scalars.size(), each = own[0].size();
-  for (const std::vector<double>& x : own) scalars.insert(scalars.end(), x.begin(), x.end());
-  if (own.size() > 1) ints.insert(ints.end(), own_of.begin(), own_of.end());
-  std::vector<const Tensor*> operands;
-  for (const auto& row : rows)
-    for (const Tensor& t : row) operands.push_back(&t);
-  const std::vector<Scalar> given(scalars.begin(), scalars.end());
-  call_many(name, loc, operands, ints, given, [&](const std::vector<Tensor>& s) {
-    for (size_t r = 0; r < rows.size(); ++r) {
-      std::vector<Tensor> mine(s.begin(), s.begin() + static_cast<ptrdiff_t>(common));
-      const auto first = s.begin() + static_cast<ptrdiff_t>(common + each * static_cast<size_t>(own_of[r]));
-      mine.insert(mine.end(), first, first + static_cast<ptrdiff_t>(each));
-      for (Tensor& x : mine) x = cast_to(x, rows[r][0].dtype());
-      update(rows[r], mine);
+}
+
+void Optimizer::gather(size_t group, Step& step, Loc loc) {
+  const size_t begin = step.rows.size();
+  const Group& g = groups_[group];
+  for (size_t i = g.first; i < g.first + g.count; ++i) {
+    if (!params_[i].grad().defined()) continue;
+    make_state(group, i, loc);
+    step.rows.push_back({group, i, 0});
+    step.operands.push_back({params_[i], params_[i].grad()});
+    step.operands.back().insert(step.operands.back().end(), state_of(i).begin(), state_of(i).end());
+  }
+  step.ints.push_back(static_cast<int64_t>(step.rows.size() - begin));
+  if (counts_->empty()) pace_on_host(group, begin, step);
+  else pace_on_device(group, begin, step);
+  const std::vector<int64_t> how = modes(group);
+  step.ints.insert(step.ints.end(), how.begin(), how.end());
+}
+
+namespace {
+bool any_defined(const std::vector<Tensor>& state) {
+  return std::any_of(state.begin(), state.end(), [](const Tensor& t) { return t.defined(); });
+}
+}  // namespace
+
+void Optimizer::pace_on_host(size_t group, size_t begin, Step& step) const {
+  // Parameters that have come equally far share their numbers; if some have not, each has its own, so that
+  // what is recorded does not depend on how far each one is.
+  const auto before = [&](size_t r) -> const Progress& { return (*progress_)[step.rows[r].param]; };
+  bool shared = true;
+  for (size_t r = begin; r < step.rows.size(); ++r) shared = shared && alike(group, before(r), before(begin));
+  for (size_t r = begin; r < step.rows.size(); ++r) {
+    Row& row = step.rows[r];
+    Progress next = before(r);
+    ++next.step;
+    if (any_defined(state_of(row.param))) ++next.with_state;
+    if (shared && r > begin) {
+      next.numbers = step.after[begin].numbers;
+    } else {
+      Pace pace{static_cast<double>(next.step),
+                static_cast<double>(next.with_state),
+                {next.numbers[0], next.numbers[1]}};
+      const std::vector<Number> numbers = take_step(group, pace);
+      step.paces.push_back({group, step.numbers.size(), numbers.size()});
+      for (const Number& n : numbers) step.numbers.emplace_back(n.value);
+      next.numbers = {pace.numbers[0].value, pace.numbers[1].value};
     }
+    row.pace = step.paces.size() - 1;
+    step.after.push_back(next);
+  }
+  step.ints.push_back(shared);
+}
+
+void Optimizer::pace_on_device(size_t group, size_t begin, Step& step) {
+  const size_t first_number = step.numbers.size(), first_pace = step.paces.size();
+  for (const Hyper& h : const_hypers(group)) step.numbers.emplace_back(h.get());
+  std::map<DeviceCounts, size_t> stepping;
+  for (size_t r = begin; r < step.rows.size(); ++r) ++stepping[(*counts_)[step.rows[r].param]];
+  std::map<DeviceCounts, size_t> places;
+  for (size_t r = begin; r < step.rows.size(); ++r) {
+    Row& row = step.rows[r];
+    DeviceCounts& counts = (*counts_)[row.param];
+    const auto [at, is_new] = places.emplace(counts, step.paces.size());
+    row.pace = at->second;
+    step.ints.push_back(static_cast<int64_t>(row.pace - first_pace));
+    if (is_new) {
+      Paced paced{group, first_number, step.numbers.size() - first_number, counts};
+      paced.with_state = any_defined(state_of(row.param));
+      if (static_cast<size_t>(std::count(counts_->begin(), counts_->end(), counts)) > stepping[counts]) {
+        // The others stay behind: these count on by themselves.
+        const AtOnce now;
+        std::vector<Tensor> own;
+        for (const Tensor& t : *counts) own.push_back(t.clone());
+        paced.counts = std::make_shared<const std::vector<Tensor>>(std::move(own));
+      }
+      step.paces.push_back(paced);
+    }
+    counts = step.paces[row.pace].counts;
+  }
+}
+
+namespace {
+/// `now`, or `before` where the step is skipped.
+Tensor unless(const Tensor& skipped, const Tensor& before, const Tensor& now) {
+  return skipped.defined() ? select3(expand_to(skipped, before.sizes()), before, now) : now;
+}
+}  // namespace
+
+void Optimizer::apply_update(const Row& row, const Step& step, const std::vector<Tensor>& numbers,
+                             const Tensor& skipped) const {
+  const auto& operands = step.operands[static_cast<size_t>(&row - step.rows.data())];
+  const DType stored = operands[0].dtype();
+  const DType wide = stored == DType::f16 || stored == DType::bf16 ? DType::f32 : stored;
+  std::vector<Tensor> in;
+  for (const Tensor& t : operands) in.push_back(t.defined() ? cast_to(t, wide) : Tensor());
+  Update u{in[0], in[1], {in.begin() + 2, in.end()}, {}};
+  for (const Tensor& n : numbers) u.numbers.push_back(cast_to(n, wide));
+  update(row.group, u);
+  const auto store = [&](const Tensor& to, const Tensor& from, const Tensor& now) {
+    if (now.impl() != from.impl()) assign(to, unless(skipped, to, cast_to(now, stored)));
+  };
+  for (size_t k = 0; k < u.state.size(); ++k)
+    if (u.state[k].defined()) store(operands[2 + k], in[2 + k], u.state[k]);
+  store(operands[0], in[0], u.param);
+}
+
+Pace Optimizer::pace_of(const Paced& paced, const std::vector<Tensor>& scalars) const {
+  const std::vector<Tensor>& counts = *paced.counts;
+  const Number with_state(counts[1]);
+  Pace p{Number(counts[0]) + 1, paced.with_state ? with_state + 1 : with_state, {}};
+  for (size_t k = 2; k < counts.size(); ++k) p.numbers.at(k - 2) = Number(counts[k]);
+  const std::vector<Hyper> all = const_hypers(paced.group);
+  for (size_t k = 0; k < all.size(); ++k)
+    if (const auto* member = std::get_if<double*>(&all[k].member))
+      p.hypers.emplace_back(*member, scalars[paced.first_number + k]);
+  return p;
+}
+
+void Optimizer::run(const Step& step, const std::vector<Tensor>& scalars) const {
+  const Tensor skipped = step.skip.defined() ? binary(op("ne"), step.skip, lit(step.skip, 0)) : Tensor();
+  std::vector<std::vector<Tensor>> numbers;
+  std::vector<Pace> after;
+  for (const Paced& paced : step.paces) {
+    const auto first = scalars.begin() + static_cast<std::ptrdiff_t>(paced.first_number);
+    numbers.emplace_back(first, first + static_cast<std::ptrdiff_t>(paced.number_count));
+    if (!paced.counts) continue;
+    after.push_back(pace_of(paced, scalars));
+    numbers.back().clear();
+    for (const Number& n : take_step(paced.group, after.back())) {
+      KILN_ASSERT(!n.on_host(), "{}: a number of the step is a constant", event_);
+      numbers.back().push_back(n.tensor);
+    }
+  }
+  for (const Row& row : step.rows) apply_update(row, step, numbers[row.pace], skipped);
+  for (size_t i = 0; i < after.size(); ++i) {
+    const std::vector<Tensor>& counts = *step.paces[i].counts;
+    const Number now[] = {after[i].step, after[i].with_state, after[i].numbers[0], after[i].numbers[1]};
+    for (size_t k = 0; k < counts.size(); ++k)
+      if (now[k].tensor.impl() != counts[k].impl())
+        assign(counts[k], unless(skipped, counts[k], now[k].tensor));
+  }
+}
+
+void Optimizer::count_on_device() {
+  const size_t known = counts_->size();
+  if (known == params_.size()) return;
+  note_count([counts = counts_, known] { counts->resize(known); });
+  const AtOnce now;
+  for (size_t i = known; i < params_.size(); ++i) {
+    const Progress& p = (*progress_)[i];
+    const size_t begin = std::max(groups_[group_of(i)].first, known);
+    size_t same = begin;
+    while (!((*progress_)[same] == p)) ++same;
+    if (same < i) {
+      counts_->push_back((*counts_)[same]);
+      continue;
+    }
+    std::vector<double> values{static_cast<double>(p.step), static_cast<double>(p.with_state)};
+    values.insert(values.end(), p.numbers.begin(), p.numbers.begin() + host_state().size());
+    std::vector<Tensor> counts;
+    for (const double v : values) counts.push_back(full({}, v, {DType::f64, false, params_[i].device()}));
+    counts_->push_back(std::make_shared<const std::vector<Tensor>>(std::move(counts)));
+  }
+}
+
+void Optimizer::read_counts() const {
+  if (!outdated_) return;
+  outdated_ = false;
+  std::map<DeviceCounts, Progress> known;
+  for (size_t i = 0; i < counts_->size(); ++i) {
+    const auto [at, is_new] = known.emplace((*counts_)[i], Progress{});
+    if (is_new) {
+      const std::vector<Tensor>& counts = *at->first;
+      at->second.step = static_cast<int64_t>(counts[0].item<double>());
+      at->second.with_state = static_cast<int64_t>(counts[1].item<double>());
+      for (size_t k = 2; k < counts.size(); ++k) at->second.numbers.at(k - 2) = counts[k].item<double>();
+    }
+    (*progress_)[i] = at->second;
+  }
+}
+
+void Optimizer::step(Loc loc) { take({}, loc); }
+
+void Optimizer::step_unless(const Tensor& skip, Loc loc) {
+  if (counts_->empty()) count_on_device();
+  take(skip, loc);
+}
+
+void Optimizer::take(const Tensor& skip, Loc loc) {
+  for (size_t g = 0; g < groups_.size(); ++g) check_options_of(g, event_, loc);
+  ++step_calls_;
+  const NoGrad guard;
+  Step step;
+  step.skip = skip;
+  const bool on_device = !counts_->empty();
+  if (on_device) count_on_device();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!on_device && !may_freeze(g)) forbid_frozen(("steps of " + name()).c_str());
+    gather(g, step, loc);
+  }
+  if (step.rows.empty()) return;
+  std::vector<const Tensor*> operands;
+  for (const auto& row : step.operands)
+    for (const Tensor& t : row) operands.push_back(&t);
+  for (const Paced& paced : step.paces)
+    if (paced.counts)
+      for (const Tensor& t : *paced.counts) operands.push_back(&t);
+  if (skip.defined()) operands.push_back(&skip);
+  call_many(event_, loc, operands, step.ints, step.numbers, [&](const std::vector<Tensor>& scalars) {
+    run(step, scalars);
     return std::vector<Tensor>{};
   });
-  note_step(steps_);
-  for (size_t i : active) ++(*steps_)[i];
-}
-
-SGD::SGD(std::vector<Tensor> params, const SGDOptions& o)
-    : Optimizer(std::move(params), options.lr), options(o) {
-  KILN_CHECK(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0, invalid,
-             "SGD: got lr {}, momentum {} and weight_decay {}, expected none below 0", o.lr, o.momentum,
-             o.weight_decay);
-  KILN_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), invalid,
-             "SGD: nesterov needs momentum > 0 and dampening 0; got {} and {}", o.momentum, o.dampening);
-  make_state(o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{});
-}
-
-void SGD::step(Loc loc) {
-  if (!state_names_.empty()) forbid_frozen("steps of SGD with momentum");
-  update_all(
-      "SGD.step", loc, {options.nesterov, options.weight_decay != 0},
-      {lr, options.weight_decay, options.momentum, 1 - options.dampening},
-      [](int64_t t) { return std::vector{t == 1 ? 1.0 : 0.0}; },
-      [&](const std::vector<Tensor>& row, std::span<const Tensor> s) {
-        const Tensor& p = row[0];
-        Tensor g = options.weight_decay != 0 ? add2(row[1], mul2(p, s[1])) : row[1];
-        if (row.size() == 3) {
-          // The first step stores the gradient itself; which step it is, is a run-time value.
-          const Tensor zero = constant_like(p, 0), first = binary(op("ne"), expand_to(s[4], p.sizes()), zero);
-          const Tensor later = add2(mul2(row[2], s[2]), mul2(g, s[3])), now = g;
-          const Tensor buffer = apply(op("where"), {&first, &now, &later});
-          assign(row[2], buffer);
-          g = options.nesterov ? add2(g, mul2(buffer, s[2])) : buffer;
-        }
-        assign(p, sub2(p, mul2(g, s[0])));
-      });
-}
-
-AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& o)
-    : Optimizer(std::move(params), options.lr), options(o) {
-  KILN_CHECK(o.lr >= 0 && o.weight_decay >= 0, invalid,
-             "AdamW: got lr {} and weight_decay {}, expected none below 0", o.lr, o.weight_decay);
-  KILN_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1 && o.eps >= 0, invalid,
-             "AdamW: got betas {} {} and eps {}, expected betas in [0, 1) and eps >= 0", o.beta1, o.beta2,
-             o.eps);
-  make_state({"exp_avg", "exp_avg_sq"});
-}
-
-void AdamW::step(Loc loc) {
-  forbid_frozen("steps of AdamW");
-  update_all(
-      "AdamW.step", loc, {},
-      {1 - lr * options.weight_decay, 1 - options.beta1, options.beta2, 1 - options.beta2, options.eps},
-      [&](int64_t t) {
-        const auto n = static_cast<double>(t);
-        return std::vector{std::sqrt(1 - std::pow(options.beta2, n)), lr / (1 - std::pow(options.beta1, n))};
-      },
-      [&](const std::vector<Tensor>& row, std::span<const Tensor> s) {
-        const Tensor &p = row[0], &g = row[1], &m = row[2], &v = row[3];
-        const Tensor m1 = add2(m, mul2(sub2(g, m), s[1]));
-        const Tensor v1 = add2(mul2(v, s[2]), mul2(mul2(g, g), s[3]));
-        const Tensor denominator = add2(div2(unary(op("sqrt"), v1), s[5]), s[4]);
-        const Tensor p1 = sub2(mul2(p, s[0]), mul2(s[6], div2(m1, denominator)));
-        assign(m, m1);
-        assign(v, v1);
-        assign(p, p1);
-      });
-}
-
-Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, Loc loc) {
-  NoGrad guard;
-  std::vector<Tensor> grads;
-  for (const Tensor& p : params)
-    if (p.grad().defined()) grads.push_back(p.grad());
-  if (grads.empty()) return zeros({}, {}, loc);
-  std::vector<const Tensor*> operands;
-  for (const Tensor& g : grads) operands.push_back(&g);
-  const Scalar scalars[] = {max_norm};
-  return call_many("clip_grad_norm_", loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
-    Tensor total;
-    for (const Tensor& g : grads) {
-      const Tensor part =
-          reduce(op("sum"), binary(op("mul"), g, g), wrap_dims({}, g.dim(), "clip_grad_norm_", loc), false);
-      total = total.defined() ? add2(total, part) : part;
-    }
-    const Tensor norm = unary(op("sqrt"), total), limit = cast_to(s[0], norm.dtype());
-    const Tensor ratio = div2(limit, add2(norm, constant_like(norm, 1e-6))), one = constant_like(ratio, 1);
-    const Tensor factor = apply(op("minimum"), {&ratio, &one});
-    for (const Tensor& g : grads) assign(g, mul2(g, cast_to(factor, g.dtype())));
-    return std::vector<Tensor>{norm};
-  })[0];
+  if (on_device) {
+    outdated_ = true;
+    return;
+  }
+  note_count(
+      [all = progress_, before = *progress_] { std::copy(before.begin(), before.end(), all->begin()); });
+  for (size_t r = 0; r < step.rows.size(); ++r) (*progress_)[step.rows[r].param] = step.after[r];
 }
 
 }  // namespace kiln::optim

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers against their formulas, eagerly and compiled: lr changes, state, clipping, missing gradients.
+#include "frontend/optim/adam.h"
+#include "frontend/optim/clip.h"
 #include "frontend/optim/optimizer.h"
+#include "frontend/optim/sgd.h"
 
 #include <cmath>
 
@@ -194,39 +197,84 @@ TEST(OptimizerState, RoundTripContinuesTheSameWay) {
 TEST(OptimizerState, LoadListsAllFaultsAndChangesNothing) {
   Tensor w = f64(1);
   optim::AdamW opt({w}, {});
-  auto state = opt.state_dict();
-  ASSERT_EQ(state.size(), 3u);
-  EXPECT_EQ(state[0].first, "0.step");
-  EXPECT_EQ(state[1].first, "0.exp_avg");
+  sum(w).backward();
+  opt.step();
+  NamedTensors state = opt.state_dict();
+  ASSERT_EQ(state[0].first, "0.step");
+  ASSERT_EQ(state[1].first, "0.exp_avg");
+  ASSERT_EQ(state[2].first, "0.exp_avg_sq");
   state[0].second.fill_(9);
   state[1].first = "7.exp_avg";
   state[2].second = zeros({2});
+  for (auto& [name, t] : state) {
+    if (name == "param_groups.0.lr") t = full({}, 7, {DType::f64});
+    if (name == "param_groups.0.eps") name = "param_groups.0.epsilon";
+    if (name == "param_groups.0.params") t = ids({1});
+  }
   EXPECT_EQ(error_of([&] { opt.load_state_dict(state, Loc("net.cpp", 42)); }),
             "invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n  missing: 0.exp_avg "
-            "f64[1]\n  0.exp_avg_sq: got f32[2], expected f64[1]\n  unexpected: 7.exp_avg f64[1]");
-  EXPECT_EQ(opt.step_count(0), 0);
+            "f64[1]\n  0.exp_avg_sq: got f32[2], expected f64[1]\n  missing: param_groups.0.eps f64[]\n  "
+            "param_groups.0.params: got [1], expected [0]\n  unexpected: 7.exp_avg f64[1]\n  unexpected: "
+            "param_groups.0.epsilon f64[]");
+  EXPECT_EQ(opt.step_count(0), 1);
+  EXPECT_EQ(opt.lr, 1e-3);
 }
 
 TEST(OptimizerErrors, ParametersThatChangedTheirType) {
   nn::Linear net(2, 1);
   optim::AdamW opt(net.parameters(), {});
+  sum(net(ones({1, 2}))).backward();
+  opt.step();
+  opt.zero_grad();
   net.to(DType::f64);
   sum(net(ones({1, 2}, {DType::f64}))).backward();
   EXPECT_ERROR(
       opt.step(),
-      "invalid: AdamW.step (@): parameter 0 is f64[1,2] 'weight', but was f32[1,2] when the optimizer was "
-      "made (make it after Module::to)");
+      "invalid: AdamW.step (@): parameter 0 is f64[1,2] 'weight', but its state 'exp_avg' is f32[1,2] (make "
+      "the optimizer after Module::to)");
 }
 
 TEST(OptimizerOptions, OneLearningRate) {
   Tensor w = f64(1);
   optim::SGD opt({w}, {.lr = 1});
-  opt.options.lr = 3;
+  opt.options().lr = 3;
   EXPECT_EQ(opt.lr, 3);
   opt.lr = 2;
   sum(w).backward();
   opt.step();
   EXPECT_EQ(w.item(), -1);
+}
+
+TEST(OptimizerOptions, OutOfRangeAfterTheConstructor) {
+  Tensor w = f64(1);
+  optim::AdamW opt({w}, {.lr = 1});
+  EXPECT_ERROR(opt.set(0, "beta1", 1.5),
+               "invalid: Optimizer::set (@): AdamW: beta1 is 1.5, expected at least 0 and below 1");
+  EXPECT_ERROR(opt.set(0, "amsgrad", 2), "invalid: Optimizer::set (@): amsgrad is 2, expected 0 or 1");
+  EXPECT_EQ(opt.get(0, "beta1"), 0.9);
+  opt.options().beta1 = 2;
+  sum(w).backward();
+  EXPECT_ERROR(opt.step(), "invalid: AdamW.step (@): AdamW: beta1 is 2, expected at least 0 and below 1");
+  EXPECT_EQ(w.item(), 1);
+  EXPECT_EQ(opt.step_count(0), 0);
+  opt.options().beta1 = 0.9;
+  NamedTensors state = opt.state_dict();
+  for (auto& [name, t] : state)
+    if (name == "param_groups.0.lr") t = full({}, -1, {DType::f64});
+    else if (name == "param_groups.0.maximize") t = full({}, 0.5, {DType::f64});
+  EXPECT_ERROR(opt.load_state_dict(state),
+               "invalid: Optimizer::load_state_dict (@): the state does not fit\n  param_groups.0.maximize: "
+               "got 0.5, expected 0 or 1\n  param_groups.0: AdamW: lr is -1, expected at least 0");
+  EXPECT_EQ(opt.lr, 1);
+}
+
+TEST(OptimizerErrors, GroupsAndParametersThatAreNotThere) {
+  Tensor w = f64(1);
+  optim::SGD opt({w}, {.lr = 1});
+  EXPECT_ERROR(opt.options(5), "invalid: Optimizer::options (@): no group 5; there are 1");
+  EXPECT_ERROR(opt.group_params(3), "invalid: Optimizer::group_params (@): no group 3; there are 1");
+  EXPECT_ERROR(opt.initial_lr(7), "invalid: Optimizer::initial_lr (@): no group 7; there are 1");
+  EXPECT_ERROR(opt.step_count(7), "invalid: Optimizer::step_count (@): no parameter 7; there are 1");
 }
 
 }  // namespace
