@@ -66,7 +66,8 @@ void BucketReducer::agree(Loc loc) {
 
 void BucketReducer::lay_out(Bucket& b) {
   const BucketLayout layout = bucket_layout(types_of(b.parameters, parameters_));
-  b.flat = zeros({layout.total.value()}, {.dtype = dtype_of(b)});
+  const Device side = detail::side_of(communicator_->group(), parameters_[b.parameters[0]].device());
+  b.flat = zeros({layout.total.value()}, {.dtype = dtype_of(b), .device = side});
   for (size_t i = 0; i < b.parameters.size(); ++i)
     b.pieces.push_back(detail::piece_of(b.flat, layout.offsets[i], parameters_[b.parameters[i]]));
 }
@@ -79,11 +80,12 @@ void BucketReducer::start(Bucket& b, Loc loc) {
   const DType wire = wire_of(b);
   for (size_t i = 0; i < b.parameters.size(); ++i) {
     Tensor& total = totals_[b.parameters[i]];
-    detail::assign(b.pieces[i], wire == dtype_of(b) ? detail::scaled(total, scale) : total);
+    const Tensor here = total.to(b.flat.device(), loc);
+    detail::assign(b.pieces[i], wire == dtype_of(b) ? detail::scaled(here, scale) : here);
     total = {};
   }
-  b.work = all_reduce_as(communicator_->group(), b.flat.impl()->ref().data, b.flat.numel(), dtype_of(b), wire,
-                         {"backward", loc});
+  b.work = all_reduce_as(communicator_->group(), b.flat.impl()->device_ref().data, b.flat.numel(),
+                         dtype_of(b), wire, {"backward", loc, true});
 }
 
 /// Nothing runs afterwards, and a new step can begin. Returns the first error.
@@ -110,8 +112,10 @@ void BucketReducer::finish() {
   for (const Bucket& b : buckets_)
     for (size_t i = 0; i < b.parameters.size(); ++i) {
       Tensor parameter = parameters_[b.parameters[i]];
-      if (parameter.grad().defined()) detail::assign(parameter.grad(), b.pieces[i]);
-      else parameter.set_grad(b.pieces[i].clone());  // dropped between two backwards of the step
+      const Tensor mean = b.pieces[i].to(parameter.device());
+      const bool own = mean.impl()->storage != b.flat.impl()->storage;
+      if (parameter.grad().defined()) detail::assign(parameter.grad(), mean);
+      else parameter.set_grad(own ? mean : mean.clone());  // dropped between two backwards of the step
     }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "frontend/communication.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/nn/bucket_reducer.h"
 #include "frontend/state.h"
@@ -59,10 +60,13 @@ std::string text_of(const NamedTensors& parameters, const NamedTensors& buffers,
                     const DistributedDataParallelOptions& o) {
   std::string out;
   for (const auto& [name, t] : parameters)
-    out += fmt::format("{} {}{}\n", name, t.type_str(), t.requires_grad() ? "" : ", frozen");
+    out += fmt::format("{} {}{}\n", name, t.impl()->type().str(), t.requires_grad() ? "" : ", frozen");
   out += fmt::format("{}init_sync = {}\n", kOther, o.init_sync);
   out += fmt::format("{}compression = {}\n", kOther, to_string(o.compression));
-  for (const auto& [name, t] : buffers) out += fmt::format("{}buffer {} {}\n", kOther, name, t.type_str());
+  const bool on_gpu = !parameters.empty() && parameters[0].second.is_cuda();
+  out += fmt::format("{}parameters on {}\n", kOther, on_gpu ? "a GPU" : "the CPU");
+  for (const auto& [name, t] : buffers)
+    out += fmt::format("{}buffer {} {}\n", kOther, name, t.impl()->type().str());
   return out;
 }
 
@@ -126,7 +130,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
       "DistributedDataParallel ({}): no process group was given, and none has been initialized (join one "
       "first: distributed::init_process_group)",
       loc.str());
-  communicator_ = std::make_shared<Communicator>(std::move(group));
+  communicator_ = std::make_shared<Communicator>(group);
   NamedTensors all = module.named_parameters(), buffers = module.named_buffers();
   const auto ignored = [&](const auto& p) { return options_.ignore.count(p.first) > 0; };
   std::erase_if(all, ignored);
@@ -140,6 +144,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module, std::shared_ptr
     throw;
   }
   verify(text_of(all, buffers, options_), loc);
+  if (const auto gpus = group_of_gpus(*group)) communicator_ = std::make_shared<Communicator>(gpus);
   if (options_.init_sync) {
     all.insert(all.end(), buffers.begin(), buffers.end());
     broadcast(all, loc);
@@ -176,6 +181,16 @@ void DistributedDataParallel::choose(const NamedTensors& tensors, Loc loc) {
       "DistributedDataParallel ({}): not needed, for no parameter requires a gradient ({} parameters, {} "
       "ignored)",
       loc.str(), module_.named_parameters().size(), options_.ignore.size());
+  for (size_t i = 1; i < parameters_.size(); ++i)
+    KILN_CHECK(parameters_[i].device() == parameters_[0].device(), invalid,
+               "DistributedDataParallel ({}): '{}' is on {}, '{}' on {} (move the module to one device)",
+               loc.str(), names_[0], parameters_[0].device().str(), names_[i], parameters_[i].device().str());
+}
+
+/// The group for the parameters' memory, where they are on a GPU and it has one.
+std::shared_ptr<ProcessGroup> DistributedDataParallel::group_of_gpus(ProcessGroup& group) const {
+  const Device device = parameters_[0].device();
+  return device.is_cuda() ? group.device_group(device.index) : nullptr;
 }
 
 std::string DistributedDataParallel::model_key(int rank) const {
@@ -234,16 +249,19 @@ void DistributedDataParallel::let_others_read() const {
 
 void DistributedDataParallel::broadcast(const NamedTensors& tensors, Loc loc) {
   NoGrad guard;
-  std::vector<std::pair<Tensor, Tensor>> copies;  // strided tensors and their dense copies
+  // Of those that are strided, or not where the group reads them: dense copies there.
+  std::vector<std::pair<Tensor, Tensor>> copies;
   std::vector<WorkPtr> works;
   for (const auto& [name, t] : tensors) {
+    const Device side = detail::side_of(communicator_->group(), t.device());
     Tensor dense = t;
-    if (!t.is_contiguous()) {
-      dense = t.detach().clone();
+    if (!t.is_contiguous() || t.device() != side) {
+      dense = t.device() != side ? t.detach().to(side) : t.detach().clone();
       copies.emplace_back(t, dense);
     }
-    works.push_back(communicator_->group().broadcast(dense.impl()->ref().data, dense.numel(), dense.dtype(),
-                                                     0, {"parameters of rank 0", loc}));
+    detail::let_write(*dense.impl()->storage);
+    works.push_back(communicator_->group().broadcast(dense.impl()->device_ref().data, dense.numel(),
+                                                     dense.dtype(), 0, {"parameters of rank 0", loc, true}));
     ++dense.impl()->storage->version;
   }
   for (const WorkPtr& w : works) w->wait();

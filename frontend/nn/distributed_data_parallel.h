@@ -26,9 +26,10 @@ namespace kiln::nn {
 class BucketReducer;
 
 /// What gradients are rounded to on their way between ranks. Each is cast, divided there by the number of
-/// ranks, and cast back after the sum, with one rounding in it, in PyTorch's order; half the bytes of f32 are
-/// sent. NaN and infinities stay what they are, and all ranks get the same bits. A gradient of that very
-/// dtype is sent as without compression. Source: torch.distributed.algorithms.ddp_comm_hooks.default_hooks.
+/// ranks, and cast back after the sum, with one rounding in it (NCCL rounds at every rank on the way), in
+/// PyTorch's order; half the bytes of f32 are sent. NaN and infinities stay what they are, and all ranks get
+/// the same bits. A gradient of that very dtype is sent as without compression. Source:
+/// torch.distributed.algorithms.ddp_comm_hooks.default_hooks.
 enum class GradientCompression : uint8_t {
   none,
   fp16,  ///< fp16_compress_hook: 11 bits, infinite from 65520 on, and coarser below 6e-5, zero below 3e-8
@@ -120,6 +121,7 @@ class DistributedDataParallel : public Module {
   void reduce_in_trace(Loc loc);
   std::string names_of_missing() const;
   void choose(const NamedTensors& tensors, Loc loc);
+  std::shared_ptr<ProcessGroup> group_of_gpus(ProcessGroup& group) const;
   std::string model_key(int rank) const;
   void tell_fault(const std::string& why, Loc loc);
   std::string compare(const std::string& mine, Loc loc) const;

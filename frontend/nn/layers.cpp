@@ -2,8 +2,10 @@
 #include "frontend/nn/layers.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "frontend/dispatch.h"
+#include "frontend/linalg.h"
 
 namespace kiln::nn {
 
@@ -17,14 +19,33 @@ Tensor uniform(Sizes sizes, double bound) {
 }  // namespace
 
 Linear::Linear(int64_t in, int64_t out, bool with_bias) {
+  std::tie(weight, bias) = start(in, out, with_bias);
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+}
+Linear::Linear(Lazy) {
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+}
+std::pair<Tensor, Tensor> Linear::start(int64_t in, int64_t out, bool with_bias) {
   KILN_CHECK(in >= 0 && out >= 0, invalid, "Linear: bad sizes {} and {}", in, out);
   const double bound = in > 0 ? 1 / std::sqrt(static_cast<double>(in)) : 0;
-  weight = uniform({out, in}, bound);
+  const Tensor w = uniform({out, in}, bound);
+  return {w, with_bias ? uniform({out}, bound) : Tensor()};
+}
+Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias, caller_loc()); }
+
+Bilinear::Bilinear(int64_t in1, int64_t in2, int64_t out, bool with_bias) {
+  KILN_CHECK(in1 > 0 && in2 >= 0 && out >= 0, invalid, "Bilinear: bad sizes {}, {} and {}", in1, in2, out);
+  const double bound = 1 / std::sqrt(static_cast<double>(in1));
+  weight = uniform({out, in1, in2}, bound);
   if (with_bias) bias = uniform({out}, bound);
   register_parameter("weight", weight);
   register_parameter("bias", bias);
 }
-Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias, caller_loc()); }
+Tensor Bilinear::forward(const Tensor& x1, const Tensor& x2) {
+  return bilinear(x1, x2, weight, bias, caller_loc());
+}
 
 LayerNorm::LayerNorm(Sizes shape, double eps, bool affine, bool with_bias)
     : shape_(std::move(shape)), eps_(eps) {
@@ -44,10 +65,23 @@ Embedding::Embedding(int64_t n, int64_t dim, std::optional<int64_t> padding_idx)
 }
 Tensor Embedding::forward(const Tensor& ids) { return embedding(ids, weight, padding_idx_, caller_loc()); }
 
-Loc Dropout::detail_loc() { return caller_loc(); }
-Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_, caller_loc()); }
-Tensor ReLU::forward(const Tensor& x) { return relu(x, caller_loc()); }
+EmbeddingBag::EmbeddingBag(int64_t n, int64_t dim, const EmbeddingBagOptions& options) : options_(options) {
+  weight = randn({n, dim});
+  const int64_t padding = options.padding_idx.value_or(0);
+  KILN_CHECK(!options.padding_idx || (padding >= -n && padding < n), invalid,
+             "EmbeddingBag: padding_idx {} is outside the {} rows", padding, n);
+  if (options.padding_idx) select(weight, 0, padding).zero_();
+  register_parameter("weight", weight);
+}
+Tensor EmbeddingBag::forward(const Tensor& ids, const Tensor& offsets, const Tensor& per_sample_weights) {
+  return embedding_bag(ids, weight, offsets, options_, per_sample_weights, caller_loc());
+}
 
+Module& ModuleList::append(std::unique_ptr<Module> module) {
+  register_module(std::to_string(items_.size()), *module);
+  items_.push_back(std::move(module));
+  return *items_.back();
+}
 Module& ModuleList::operator[](size_t i) {
   KILN_CHECK(i < items_.size(), invalid, "ModuleList: no module {}; there are {}", i, items_.size());
   return *items_[i];

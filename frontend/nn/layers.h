@@ -7,7 +7,10 @@
 #include <optional>
 
 #include "frontend/functional.h"
+#include "frontend/nn/activation.h"
+#include "frontend/nn/dropout.h"
 #include "frontend/nn/module.h"
+#include "frontend/ops_index.h"
 
 namespace kiln::nn {
 
@@ -17,6 +20,21 @@ class Linear : public Module {
   Linear(int64_t in_features, int64_t out_features, bool bias = true);
   Tensor forward(const Tensor& x) override;
   Tensor weight, bias;
+
+ protected:
+  struct Lazy {};
+  /// Without parameters, which are the derived class's to define.
+  explicit Linear(Lazy);
+  /// First values of weight and bias.
+  static std::pair<Tensor, Tensor> start(int64_t in_features, int64_t out_features, bool bias);
+};
+
+/// y[..., o] = x1^T weight[o] x2 + bias[o]. Initialised uniform in +-1/sqrt(in1). Source: torch.nn.Bilinear.
+class Bilinear : public Module {
+ public:
+  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true);
+  Tensor forward(const Tensor& x1, const Tensor& x2) override;
+  Tensor weight, bias;  ///< [out, in1, in2], [out]
 };
 
 /// Source: torch.nn.LayerNorm.
@@ -45,29 +63,19 @@ class Embedding : public Module {
   std::optional<int64_t> padding_idx_;
 };
 
-/// Active while training. Source: torch.nn.Dropout.
-class Dropout : public Module {
+/// Rows of a table combined bag by bag, initialised standard normal; row options.padding_idx starts as zeros
+/// and gets no gradient. Called with ids, ids and offsets, or (for sums) ids, offsets or undefined, and
+/// weights of the samples; see kiln::embedding_bag. Source: torch.nn.EmbeddingBag.
+class EmbeddingBag : public Module {
  public:
-  explicit Dropout(double p = 0.5) : p_(p) {}
-  Tensor forward(const Tensor& x) override { return dropout(x, p_, is_training(), detail_loc()); }
+  EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingBagOptions& options = {});
+  Tensor forward(const Tensor& ids) override { return forward(ids, {}, {}); }
+  Tensor forward(const Tensor& ids, const Tensor& offsets) override { return forward(ids, offsets, {}); }
+  Tensor forward(const Tensor& ids, const Tensor& offsets, const Tensor& per_sample_weights) override;
+  Tensor weight;
 
  private:
-  static Loc detail_loc();
-  double p_;
-};
-
-class GELU : public Module {
- public:
-  explicit GELU(GeluApproximate approximate = GeluApproximate::none) : approximate_(approximate) {}
-  Tensor forward(const Tensor& x) override;
-
- private:
-  GeluApproximate approximate_;
-};
-
-class ReLU : public Module {
- public:
-  Tensor forward(const Tensor& x) override;
+  EmbeddingBagOptions options_;
 };
 
 /// Submodules by index: "0", "1", ... It owns them.
@@ -82,6 +90,7 @@ class ModuleList : public Module {
     items_.push_back(std::move(m));
     return ref;
   }
+  Module& append(std::unique_ptr<Module> module);
   size_t size() const { return items_.size(); }
   /// Throws: invalid, when there is no module `i`.
   Module& operator[](size_t i);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/nn/module.h"
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/ops.h"
 #include "frontend/state.h"
@@ -14,7 +16,8 @@ namespace {
 std::atomic<uint64_t> next_hook{1};
 
 template <typename Map, typename F>
-HookHandle add_hook(const std::shared_ptr<Map>& map, F hook) {
+HookHandle add_hook(const std::shared_ptr<Map>& map, F hook, const char* what) {
+  KILN_CHECK(hook, invalid, "{}: the hook is an empty function", what);
   const uint64_t id = next_hook++;
   (*map)[id] = std::move(hook);
   return HookHandle([weak = std::weak_ptr(map), id] {
@@ -62,6 +65,42 @@ std::string advice_on_prefix(const NamedTensors& own, const std::map<std::string
                        p == "module." ? ", being those of DistributedDataParallel" : "", p);
   return "";
 }
+
+Tensor& first_of(Tensor& output) { return output; }
+Tensor& first_of(std::vector<Tensor>& outputs) { return outputs.at(0); }
+
+std::string names_in(const NamedTensors& tensors) {
+  std::string out;
+  for (const auto& [name, t] : tensors) out += (out.empty() ? "" : ", ") + name;
+  return out.empty() ? "none" : out;
+}
+
+/// The last element of a dotted name, and what stands before it.
+std::pair<std::string, std::string> parted(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {"", name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+/// The tensors of `to` take the values of those of `from`, which have the same names.
+void copy_values(const NamedTensors& from, NamedTensors to, const char* what, Loc loc) {
+  std::map<std::string, Tensor> given(from.begin(), from.end());
+  std::string faults;
+  for (const auto& [name, t] : to) {
+    const auto it = given.find(name);
+    if (it == given.end()) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
+    else if (it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype())
+      faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
+  }
+  KILN_CHECK(faults.empty() && from.size() == to.size(), invalid,
+             "copy_state_from ({}): the {} differ, {} and {} of them{}", loc.str(), what, from.size(),
+             to.size(), faults);
+  NoGrad guard;
+  for (auto& [name, t] : to) {
+    t.copy_(given[name]);
+    if (t.is_leaf() && is_floating(t.dtype())) t.requires_grad_(given[name].requires_grad());
+  }
+}
 }  // namespace
 
 Tensor Module::forward(const Tensor&) { no_forward(1); }
@@ -69,11 +108,15 @@ Tensor Module::forward(const Tensor&, const Tensor&) { no_forward(2); }
 Tensor Module::forward(const Tensor&, const Tensor&, const Tensor&) { no_forward(3); }
 
 template <typename F>
-Tensor Module::call(std::vector<Tensor> inputs, Loc loc, F&& run) {
+auto Module::call(std::vector<Tensor> inputs, Loc loc, F&& run) {
   detail::Scope scope(path_.c_str(), loc, true);
-  if (!pre_hooks_->empty())
+  if (!pre_hooks_->empty()) {
+    const size_t count = inputs.size();
     for (auto& [id, hook] : PreHooks(*pre_hooks_)) hook(*this, inputs);
-  Tensor output;
+    KILN_CHECK(inputs.size() == count, invalid, "forward ({}): a pre-hook left {} inputs of {}", loc.str(),
+               inputs.size(), count);
+  }
+  decltype(run(inputs)) output;
   try {
     output = run(inputs);
   } catch (const Error& e) {
@@ -81,7 +124,11 @@ Tensor Module::call(std::vector<Tensor> inputs, Loc loc, F&& run) {
     throw e.in(path_);
   }
   if (!hooks_->empty())
-    for (auto& [id, hook] : Hooks(*hooks_)) hook(*this, inputs, output);
+    for (auto& [id, hook] : Hooks(*hooks_)) {
+      hook(*this, inputs, first_of(output));
+      KILN_CHECK(first_of(output).defined(), invalid, "forward ({}): a hook left the output undefined",
+                 loc.str());
+    }
   return output;
 }
 
@@ -93,6 +140,10 @@ Tensor Module::operator()(const Tensor& a, const Tensor& b, Loc loc) {
 }
 Tensor Module::operator()(const Tensor& a, const Tensor& b, const Tensor& c, Loc loc) {
   return call({a, b, c}, loc, [&](const auto& in) { return forward(in.at(0), in.at(1), in.at(2)); });
+}
+
+std::vector<Tensor> Module::call_many(std::vector<Tensor> inputs, Loc loc, const Run& run) {
+  return call(std::move(inputs), loc, run);
 }
 
 template <typename F>
@@ -138,6 +189,62 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   return out;
 }
 
+std::vector<Module*> Module::children() const {
+  std::vector<Module*> out;
+  for (const auto& [name, m] : modules_) out.push_back(m);
+  return out;
+}
+
+Module& Module::get_submodule(const std::string& name, Loc loc) {
+  Module* at = this;
+  for (size_t from = 0; !name.empty() && from <= name.size();) {
+    const size_t dot = std::min(name.find('.', from), name.size());
+    const std::string element = name.substr(from, dot - from);
+    const auto it = std::find_if(at->modules_.begin(), at->modules_.end(),
+                                 [&](const auto& m) { return m.first == element; });
+    std::string there;
+    for (const auto& [n, m] : at->modules_) there += (there.empty() ? "" : ", ") + n;
+    KILN_CHECK(it != at->modules_.end(), invalid, "get_submodule ({}): no module '{}'; {} has {}", loc.str(),
+               name, from == 0 ? "this module" : "'" + name.substr(0, from - 1) + "'",
+               there.empty() ? "none" : there);
+    at = it->second;
+    from = dot + 1;
+  }
+  return *at;
+}
+
+Tensor Module::get_parameter(const std::string& name, Loc loc) {
+  const auto [module, last] = parted(name);
+  const NamedTensors own = get_submodule(module, loc).named_parameters(false);
+  for (const auto& [n, t] : own)
+    if (n == last) return t;
+  throw Error(ErrorKind::invalid,
+              fmt::format("get_parameter ({}): no parameter '{}'; {} has {}", loc.str(), name,
+                          module.empty() ? "this module" : "'" + module + "'", names_in(own)));
+}
+
+Tensor Module::get_buffer(const std::string& name, Loc loc) {
+  const auto [module, last] = parted(name);
+  const NamedTensors own = get_submodule(module, loc).named_buffers(false);
+  for (const auto& [n, t] : own)
+    if (n == last) return t;
+  throw Error(ErrorKind::invalid,
+              fmt::format("get_buffer ({}): no buffer '{}'; {} has {}", loc.str(), name,
+                          module.empty() ? "this module" : "'" + module + "'", names_in(own)));
+}
+
+void Module::copy_state_from(const Module& other, Loc loc) {
+  copy_values(other.named_parameters(), named_parameters(), "parameters", loc);
+  copy_values(other.named_buffers(), named_buffers(), "buffers", loc);
+  std::map<std::string, bool> modes;
+  other.visit("", [&](const std::string& path, const Module& m) { modes[path] = m.training_; });
+  for (auto& [path, m] : named_modules()) {
+    KILN_CHECK(modes.count(path), invalid, "copy_state_from ({}): the other module has no '{}'", loc.str(),
+               path);
+    m->training_ = modes[path];
+  }
+}
+
 void Module::train(bool on) {
   for (auto& [name, m] : named_modules()) m->training_ = on;
 }
@@ -157,6 +264,27 @@ void Module::to(DType dtype) {
   };
   for (auto& [name, t] : named_parameters()) convert(t);
   for (auto& [name, t] : named_buffers()) convert(t);
+}
+
+void Module::to(Device device, Loc loc) {
+  KILN_CHECK(!detail::tracing(), unsupported,
+             "Module::to ({}): a module cannot move inside a compiled callable (move it before)", loc.str());
+  const auto move = [&](detail::TensorImpl& t) {
+    if (t.device == device) return;
+    detail::materialise(t, "Module::to", loc);
+    const detail::ImplPtr moved = detail::transferred(t, device);
+    t.storage = moved->storage;
+    t.device = device;
+    t.strides = moved->strides;
+    t.offset = 0;
+  };
+  NamedTensors all = named_parameters();
+  const NamedTensors buffers = named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  for (auto& [name, t] : all) {
+    move(*t.impl());
+    if (t.impl()->grad) move(*t.impl()->grad);
+  }
 }
 
 void Module::zero_grad() {
@@ -183,33 +311,54 @@ NamedTensors Module::state_dict() const {
   return out;
 }
 
-void Module::load_state_dict(const NamedTensors& state, bool strict, Loc loc) {
+IncompatibleKeys Module::load_state_dict(const NamedTensors& state, bool strict, Loc loc) {
   std::map<std::string, Tensor> given;
-  std::string faults;
+  std::string twice, faults;
   for (const auto& [name, t] : state)
-    if (!given.emplace(name, t).second) faults += fmt::format("\n  given twice: {}", name);
-  NamedTensors own = state_dict();
+    if (!given.emplace(name, t).second) twice += fmt::format("\n  given twice: {}", name);
+  std::map<std::string, std::map<std::string, Tensor>> by_module;
+  for (const auto& [name, t] : given) {
+    const auto [module, last] = parted(name);
+    by_module[module][last] = t;
+  }
+  for (auto& [path, m] : named_modules())
+    if (const auto it = by_module.find(path); it != by_module.end()) m->prepare_to_load(it->second, loc);
+  NamedTensors own = state_dict(), fitting;
+  std::set<std::string> known;
+  IncompatibleKeys keys;
   for (const auto& [name, t] : own) {
+    known.insert(name);
     const auto it = given.find(name);
     if (it == given.end()) {
-      if (strict) faults += fmt::format("\n  missing: {} {}", name, t.type_str());
+      keys.missing_keys.push_back(name);
+      faults += fmt::format("\n  missing: {} {}", name, t.type_str());
     } else if (!it->second.defined() || it->second.sizes() != t.sizes() || it->second.dtype() != t.dtype()) {
+      keys.mismatched_keys.push_back(name);
       faults += fmt::format("\n  {}: got {}, expected {}", name, it->second.type_str(), t.type_str());
+    } else {
+      fitting.emplace_back(name, t);
     }
   }
   for (const auto& [name, t] : given) {
-    const bool known = std::any_of(own.begin(), own.end(), [&](const auto& p) { return p.first == name; });
-    if (strict && !known) faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
+    if (known.contains(name)) continue;
+    keys.unexpected_keys.push_back(name);
+    faults += fmt::format("\n  unexpected: {} {}", name, t.type_str());
   }
-  KILN_CHECK(faults.empty(), invalid, "load_state_dict ({}): the state does not fit the module{}{}",
-             loc.str(), faults.empty() ? "" : advice_on_prefix(own, given), faults);
+  if (!strict) faults.clear();
+  KILN_CHECK(twice.empty() && faults.empty(), invalid,
+             "load_state_dict ({}): the state does not fit the module{}{}{}", loc.str(),
+             faults.empty() ? "" : advice_on_prefix(own, given), twice, faults);
   NoGrad guard;
-  for (auto& [name, t] : own)
-    if (const auto it = given.find(name); it != given.end()) t.copy_(it->second);
+  for (auto& [name, t] : fitting) t.copy_(given[name]);
+  return keys;
 }
 
-HookHandle Module::register_forward_pre_hook(PreHook hook) { return add_hook(pre_hooks_, std::move(hook)); }
-HookHandle Module::register_forward_hook(Hook hook) { return add_hook(hooks_, std::move(hook)); }
+HookHandle Module::register_forward_pre_hook(PreHook hook) {
+  return add_hook(pre_hooks_, std::move(hook), "register_forward_pre_hook");
+}
+HookHandle Module::register_forward_hook(Hook hook) {
+  return add_hook(hooks_, std::move(hook), "register_forward_hook");
+}
 
 void Module::check_name(const char* what, const std::string& name) const {
   KILN_CHECK(!name.empty() && name.find('.') == std::string::npos, invalid, "{}: bad name '{}'", what, name);
@@ -230,6 +379,34 @@ void Module::register_parameter(std::string name, Tensor& tensor) {
     tensor.set_name(join(path_, name));
   }
   parameters_.emplace_back(std::move(name), &tensor);
+}
+
+namespace {
+void refuse_to_define(const std::string& name, Loc loc) {
+  KILN_CHECK(!detail::tracing(), invalid,
+             "{} ({}): this is made at the first call, which must be outside a compiled callable (call the "
+             "module once before, or load its state)",
+             name, loc.str());
+}
+}  // namespace
+
+void Module::define_parameter(const std::string& name, const Tensor& tensor, Loc loc) {
+  refuse_to_define(join(path_, name), loc);
+  const auto it =
+      std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& p) { return p.first == name; });
+  KILN_ASSERT(it != parameters_.end() && !it->second->defined(), "a parameter to define");
+  *it->second = tensor;
+  it->second->requires_grad_(true);
+  it->second->set_name(join(path_, name));
+}
+
+void Module::define_buffer(const std::string& name, const Tensor& tensor, Loc loc) {
+  refuse_to_define(join(path_, name), loc);
+  const auto it =
+      std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& b) { return b.first == name; });
+  KILN_ASSERT(it != buffers_.end() && !it->second.tensor->defined(), "a buffer to define");
+  *it->second.tensor = tensor;
+  it->second.tensor->set_name(join(path_, name));
 }
 
 void Module::register_buffer(std::string name, Tensor& tensor, bool persistent) {

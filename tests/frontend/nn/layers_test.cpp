@@ -70,6 +70,43 @@ TEST(Layers, EmbeddingsPaddingRowIsZeroAndGetsNoGradient) {
   EXPECT_EQ(table.weight.grad().to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 0, 0}));
 }
 
+TEST(Layers, EmbeddingBagsCombineRows) {
+  EmbeddingBag bags(3, 2, {.mode = BagMode::sum});
+  bags.load_state_dict({{"weight", vec({0, 1, 10, 11, 20, 21}, {3, 2})}});
+  const Tensor ids = Tensor::from_vector<int64_t>({2, 0, 2, 1}, {2, 2});
+  EXPECT_EQ(bags(ids).to_vector<float>(), (std::vector<float>{20, 22, 30, 32}));
+  const Tensor line = ids.reshape({4}), offsets = Tensor::from_vector<int64_t>({0, 3}, {2});
+  EXPECT_EQ(bags(line, offsets).to_vector<float>(), (std::vector<float>{40, 43, 10, 11}));
+  EXPECT_EQ(bags(ids, {}, vec({1, 0, 0, 2}, {2, 2})).to_vector<float>(),
+            (std::vector<float>{20, 21, 20, 22}));
+  EmbeddingBag mean(3, 2);
+  mean.load_state_dict(bags.state_dict());
+  EXPECT_EQ(mean(ids).to_vector<float>(), (std::vector<float>{10, 11, 15, 16}));
+  EmbeddingBag padded(3, 2, {.mode = BagMode::max, .padding_idx = -1});
+  EXPECT_EQ(select(padded.weight, 0, 2).to_vector<float>(), (std::vector<float>{0, 0}));
+  EXPECT_THROW(EmbeddingBag(3, 2, {.padding_idx = 3}), Error);
+}
+
+TEST(Layers, BilinearIsAFormOfBothInputs) {
+  Bilinear form(2, 3, 2);
+  EXPECT_EQ(form.weight.sizes(), (Sizes{2, 2, 3}));
+  const Tensor x = vec({1, 2, 3, 4}, {2, 2}), y = vec({1, 0, -1, 2, 5, 1}, {2, 3});
+  const std::vector<float> w = form.weight.to_vector<float>(), b = form.bias.to_vector<float>(),
+                           a = x.to_vector<float>(), c = y.to_vector<float>(),
+                           got = form(x, y).to_vector<float>();
+  ASSERT_EQ(got.size(), 4u);
+  for (size_t n = 0; n < 2; ++n)
+    for (size_t o = 0; o < 2; ++o) {
+      float sum = b[o];
+      for (size_t i = 0; i < 2; ++i)
+        for (size_t j = 0; j < 3; ++j) sum += a[n * 2 + i] * w[(o * 2 + i) * 3 + j] * c[n * 3 + j];
+      EXPECT_NEAR(got[n * 2 + o], sum, 1e-5f);
+    }
+  EXPECT_EQ(form(zeros({4, 5, 2}), zeros({4, 5, 3})).sizes(), (Sizes{4, 5, 2}));
+  EXPECT_EQ(Bilinear(2, 3, 2, false).parameters().size(), 1u);
+  EXPECT_THROW(form(x, x), Error);
+}
+
 TEST(Layers, DropoutScalesWhatItKeepsAndRestsInEval) {
   manual_seed(5);
   Dropout drop(0.25);

@@ -5,21 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "frontend/nn/layers.h"
-#include "frontend/ops.h"
+#include "tests/frontend/testing.h"
 
 namespace kiln::nn {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 /// A block with a tied weight, a buffer that is saved and one that is not.
 struct Block : Module {
@@ -87,13 +80,13 @@ TEST(Module, LoadListsEveryMisfit) {
   Block block;
   const NamedTensors state = {
       {"fc.weight", zeros({3, 2})}, {"fc.bias", zeros({2}, {DType::f64})}, {"x", zeros({1})}};
-  EXPECT_EQ(message_of([&] { block.load_state_dict(state, true, Loc("net.cpp", 42)); }),
+  EXPECT_EQ(error_of([&] { block.load_state_dict(state, true, Loc("net.cpp", 42)); }),
             "invalid: load_state_dict (net.cpp:42): the state does not fit the module"
             "\n  missing: count f32[1]"
             "\n  fc.weight: got f32[3,2], expected f32[2,2]"
             "\n  fc.bias: got f64[2], expected f32[2]"
             "\n  unexpected: x f32[1]");
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               block.load_state_dict({{"count", ones({1})}, {"x", zeros({1})}}, false);
             }),
             "no error");
@@ -105,7 +98,7 @@ TEST(Module, APrefixThatIsAllThatIsWrongIsNamed) {
   Linear fc(1, 1);
   NamedTensors state{{"optim.0.step", zeros({})}};
   for (const auto& [name, t] : fc.state_dict()) state.emplace_back("model.fc." + name, t);
-  EXPECT_EQ(message_of([&] { fc.load_state_dict(state, true, at); }),
+  EXPECT_EQ(error_of([&] { fc.load_state_dict(state, true, at); }),
             "invalid: load_state_dict (net.cpp:42): the state does not fit the module: before the module's "
             "names it has 'model.fc.'; strip that first (name.substr(9))"
             "\n  missing: weight f32[1,1]"
@@ -115,11 +108,11 @@ TEST(Module, APrefixThatIsAllThatIsWrongIsNamed) {
             "\n  unexpected: optim.0.step f32[]");
   // More than that is wrong: another name, or one that fits.
   state[1].first = "model.fc.w";
-  EXPECT_THAT(message_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
+  EXPECT_THAT(error_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
   state[1].first = "model.fc.weight";
   state[0] = {"bias", zeros({2})};
-  EXPECT_THAT(message_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
-  EXPECT_THAT(message_of([&] { fc.load_state_dict({}, true, at); }), HasSubstr("the module\n"));
+  EXPECT_THAT(error_of([&] { fc.load_state_dict(state, true, at); }), HasSubstr("the module\n"));
+  EXPECT_THAT(error_of([&] { fc.load_state_dict({}, true, at); }), HasSubstr("the module\n"));
 }
 
 TEST(Module, TrainAndEvalReachEveryModule) {
@@ -162,8 +155,7 @@ TEST(Module, CastReachesHandlesHeldElsewhere) {
   EXPECT_EQ(handle.dtype(), DType::f64);
   EXPECT_EQ(handle.to_vector<double>(), std::vector<double>(before.begin(), before.end()));
   EXPECT_TRUE(handle.requires_grad());
-  EXPECT_EQ(message_of([&] { net.to(DType::i64); }),
-            "invalid: Module::to: expected a floating dtype, got i64");
+  EXPECT_EQ(error_of([&] { net.to(DType::i64); }), "invalid: Module::to: expected a floating dtype, got i64");
 }
 
 TEST(Module, GradientsAreClearedAndFrozen) {
@@ -190,7 +182,7 @@ TEST(Module, Mistakes) {
     Bad() { register_module("a.b", fc); }
     Linear fc{1, 1};
   };
-  EXPECT_EQ(message_of([] { Bad bad; }), "invalid: register_module: bad name 'a.b'");
+  EXPECT_EQ(error_of([] { Bad bad; }), "invalid: register_module: bad name 'a.b'");
 }
 
 }  // namespace

@@ -36,11 +36,13 @@ inline void fill(nn::Module& m, int64_t salt) {
   for (auto& [name, p] : m.named_parameters()) Tensor(p).copy_(numbers(p.sizes(), ++salt));
 }
 
+using OnRank = std::function<std::string(int, std::shared_ptr<ProcessGroup>)>;
+
 /// body(rank, group) on a thread per rank; what it returned or threw.
-inline std::vector<std::string> on_ranks(
-    int n, const std::function<std::string(int, std::shared_ptr<ProcessGroup>)>& body, double timeout = 30) {
-  const auto groups = make_local_groups(n, Seconds(timeout));
-  std::vector<std::string> out(static_cast<size_t>(n));
+inline std::vector<std::string> on_groups(const std::vector<std::shared_ptr<ProcessGroup>>& groups,
+                                          const OnRank& body) {
+  const int n = static_cast<int>(groups.size());
+  std::vector<std::string> out(groups.size());
   std::vector<std::thread> threads;
   for (int r = 0; r < n; ++r)
     threads.emplace_back([&, r] {
@@ -52,6 +54,10 @@ inline std::vector<std::string> on_ranks(
     });
   for (std::thread& t : threads) t.join();
   return out;
+}
+
+inline std::vector<std::string> on_ranks(int n, const OnRank& body, double timeout = 30) {
+  return on_groups(make_local_groups(n, Seconds(timeout)), body);
 }
 
 }  // namespace kiln::testing

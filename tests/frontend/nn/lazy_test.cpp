@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/nn/lazy.h"
+
+#include "frontend/compile.h"
+#include "frontend/optim/optimizer.h"
+#include "tests/frontend/testing.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT
+using Names = std::vector<std::string>;
+
+struct Net : nn::Module {
+  nn::LazyConv2d conv{4, 3, {.padding = 1, .groups = 2}};
+  nn::LazyBatchNorm2d norm;
+  nn::LazyLinear head{2};
+  Net() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    register_module("head", head);
+  }
+  Tensor forward(const Tensor& x) override { return head(flatten(relu(norm(conv(x))), 1)); }
+};
+
+Names names(const nn::NamedTensors& tensors) {
+  Names out;
+  for (const auto& [name, t] : tensors) out.push_back(name);
+  return out;
+}
+const Names kAll{"conv.weight",
+                 "conv.bias",
+                 "norm.weight",
+                 "norm.bias",
+                 "norm.running_mean",
+                 "norm.running_var",
+                 "norm.num_batches_tracked",
+                 "head.weight",
+                 "head.bias"};
+
+TEST(NnLazy, TheFirstTensorTellsTheSizes) {
+  Net net;
+  EXPECT_TRUE(net.parameters().empty());
+  EXPECT_EQ(net(randn({3, 6, 2, 2})).sizes(), (Sizes{3, 2}));
+  EXPECT_EQ(names(net.state_dict()), kAll);
+  EXPECT_EQ(net.conv.weight.sizes(), (Sizes{4, 3, 3, 3}));
+  EXPECT_EQ(net.norm.running_var.sizes(), (Sizes{4}));
+  EXPECT_EQ(net.head.weight.sizes(), (Sizes{2, 16}));
+  EXPECT_EQ(net.head.weight.name(), "head.weight");
+  EXPECT_TRUE(net.conv.bias.is_leaf() && net.conv.bias.requires_grad());
+  const Tensor weight = net.head.weight;
+  net(randn({1, 6, 2, 2}));
+  EXPECT_EQ(net.head.weight.impl(), weight.impl());
+  EXPECT_NE(error_of([&] { net(randn({1, 4, 2, 2})); }), "no error");
+}
+
+TEST(NnLazy, AStateTellsThemToo) {
+  Net from, to;
+  const Tensor x = randn({3, 6, 2, 2});
+  from(x);
+  to.load_state_dict(from.state_dict());
+  from.eval();
+  to.eval();
+  EXPECT_EQ(values(to(x)), values(from(x)));
+  EXPECT_EQ(names(to.state_dict()), kAll);
+  nn::LazyLinear fc(2, false);
+  fc.load_state_dict({{"weight", ones({2, 3})}});
+  EXPECT_EQ(values(fc(ones({1, 3}))), (Floats{3, 3}));
+  nn::LazyLinear bad(2);
+  EXPECT_NE(error_of([&] { bad.load_state_dict({{"weight", ones({3, 3})}}); }), "no error");
+}
+
+TEST(NnLazy, WithoutParametersAndOtherRanks) {
+  nn::LazyBatchNorm1d norm({.affine = false});
+  norm(randn({4, 3}));
+  EXPECT_EQ(names(norm.state_dict()), (Names{"running_mean", "running_var", "num_batches_tracked"}));
+  nn::LazyConv1d conv1(2, 1);
+  EXPECT_EQ(conv1(ones({1, 3, 4})).sizes(), (Sizes{1, 2, 4}));
+  nn::LazyConv3d conv3(2, 1, {.bias = false});
+  EXPECT_EQ(conv3(ones({3, 2, 2, 2})).sizes(), (Sizes{2, 2, 2, 2}));
+  EXPECT_EQ(conv3.parameters().size(), 1u);
+  nn::LazyConv2d conv(2, 1);
+  EXPECT_ERROR(conv(ones({3, 2})), "invalid: LazyConv2d (@): got x f32[3,2], expected 4 dims");
+  nn::LazyBatchNorm2d images;
+  EXPECT_ERROR(images(ones({3, 2})), "invalid: LazyBatchNorm (@): got x f32[3,2], expected 4 to 4 dims");
+  nn::LazyLinear fc(2);
+  EXPECT_ERROR(fc(full({}, 1.0)), "invalid: LazyLinear (@): got x f32[], expected [..., in]");
+}
+
+TEST(NnLazy, TheFirstCallIsOutsideCompiledCallables) {
+  Net net;
+  auto step = compile([&](const Tensor& x) {
+    const Tensor loss = sum(net(x));
+    loss.backward();
+    return loss;
+  });
+  const Tensor x = randn({3, 6, 2, 2});
+  EXPECT_NE(error_of([&] { step(x); }).find("conv.weight"), std::string::npos);
+  net(x);
+  step(x);
+  EXPECT_TRUE(net.head.weight.grad().defined());
+}
+
+}  // namespace
+}  // namespace kiln
