@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "frontend/ops_detail.h"
+#include "frontend/functional_detail.h"
 #include "frontend/state.h"
 
 namespace kiln {
@@ -28,8 +28,8 @@ Exponentials exponentials(const Tensor& x, const Sizes& dims) {
 
 Tensor softmax_body(const Tensor& x, const Sizes& dims) {
   if (x.numel() == 0) return unary(op("exp"), x);  // no maximum to shift by, and nothing to compute
-  const Exponentials e = exponentials(x, dims);
-  return div2(unary(op("exp"), e.shifted), e.sum);
+  const Exponentials e = exponentials(wide(x), dims);
+  return cast_to(div2(unary(op("exp"), e.shifted), e.sum), x.dtype());
 }
 
 }  // namespace
@@ -70,27 +70,29 @@ Tensor leaky_relu(const Tensor& x, double slope, Loc loc) {
 
 Tensor softplus(const Tensor& x, double beta, double threshold, Loc loc) {
   require_floating(x, "softplus", loc);
-  return call("softplus", loc, {&x}, {}, {beta, threshold}, [&](const std::vector<Tensor>& s) {
-    const Tensor b = cast_to(s[0], x.dtype()), scaled = mul2(x, b);
-    const Tensor linear_part = binary(op("gt"), scaled, cast_to(s[1], x.dtype()));
-    const Tensor safe = select3(linear_part, lit(x, 0), scaled);
-    return select3(linear_part, x, div2(unary(op("log1p"), unary(op("exp"), safe)), b));
-  });
+  return call("softplus", loc, {&x}, {}, {beta, threshold},
+              [&](const Tensor& x, const std::vector<Tensor>& s) {
+                const Tensor b = cast_to(s[0], x.dtype()), scaled = mul2(x, b);
+                const Tensor linear_part = binary(op("gt"), scaled, cast_to(s[1], x.dtype()));
+                const Tensor safe = select3(linear_part, lit(x, 0), scaled);
+                return select3(linear_part, x, div2(unary(op("log1p"), unary(op("exp"), safe)), b));
+              });
 }
 
 Tensor softmax(const Tensor& x, int64_t dim, Loc loc) {
   require_floating(x, "softmax", loc);
   const Sizes dims = wrap_dims({dim}, x.dim(), "softmax", loc);
-  return call("softmax", loc, {&x}, {dim}, {}, [&](const auto&) { return softmax_body(x, dims); });
+  return call("softmax", loc, {&x}, {dim}, {},
+              [&](const Tensor& x, const auto&) { return softmax_body(x, dims); });
 }
 
 Tensor log_softmax(const Tensor& x, int64_t dim, Loc loc) {
   require_floating(x, "log_softmax", loc);
   const Sizes dims = wrap_dims({dim}, x.dim(), "log_softmax", loc);
-  return call("log_softmax", loc, {&x}, {dim}, {}, [&](const auto&) {
+  return call("log_softmax", loc, {&x}, {dim}, {}, [&](const Tensor& x, const auto&) {
     if (x.numel() == 0) return unary(op("exp"), x);
-    const Exponentials e = exponentials(x, dims);
-    return sub2(e.shifted, unary(op("log"), e.sum));
+    const Exponentials e = exponentials(wide(x), dims);
+    return cast_to(sub2(e.shifted, unary(op("log"), e.sum)), x.dtype());
   });
 }
 
@@ -111,41 +113,62 @@ Sizes normalized_dims(const Tensor& x, const Sizes& shape, const Tensor& w, cons
   return dims;
 }
 
+/// y of x and its parameters, in their dtype, which y has unless they are halves.
+Tensor of_halves(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
+  DType t = x.dtype();
+  for (const Tensor* p : {&w, &b})
+    if (p->defined()) t = promote_types(t, p->dtype());
+  return cast_to(y, t);
+}
+
 Tensor mean_over(const Tensor& x, const Sizes& dims) {
   double n = 1;
   for (int64_t d : dims) n *= static_cast<double>(x.size(d));
-  const Tensor s = reduce(op("sum"), x, dims, true);
-  return mul2(s, lit(s, 1 / n));
+  // Divided, so that the mean of equal numbers is that number: a product with 1 / n may be contracted into
+  // the subtraction that follows, which then leaves what 1 / n has lost.
+  const Tensor s = reduce(op("sum"), x, dims, true), count = constant_like(s, n);
+  return apply(op("div"), {&s, &count});
 }
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, Sizes shape, const Tensor& w, const Tensor& b, double eps, Loc loc) {
   const Sizes dims = normalized_dims(x, shape, w, b, "layer_norm", loc);
   return call("layer_norm", loc, {&x, &w, &b}, {static_cast<int64_t>(shape.size())}, {eps},
-              [&](const std::vector<Tensor>& s) {
-                const Tensor centred = sub2(x, mean_over(x, dims));
+              [&](const Tensor& x, const Tensor& w, const Tensor& b, const std::vector<Tensor>& s) {
+                const Tensor v = wide(x), centred = sub2(v, mean_over(v, dims));
                 const Tensor variance = mean_over(mul2(centred, centred), dims);
-                Tensor y = mul2(centred, unary(op("rsqrt"), add2(variance, cast_to(s[0], x.dtype()))));
+                Tensor y = mul2(centred, unary(op("rsqrt"), add2(variance, cast_to(s[0], v.dtype()))));
                 if (w.defined()) y = mul2(y, w);
-                return b.defined() ? add2(y, b) : y;
+                return of_halves(b.defined() ? add2(y, b) : y, x, w, b);
               });
 }
 
-Tensor rms_norm(const Tensor& x, Sizes shape, const Tensor& w, double eps, Loc loc) {
+namespace {
+/// The distance of 1 to the next number.
+double epsilon(DType t) {
+  return t == DType::f64 ? 0x1p-52 : t == DType::f32 ? 0x1p-23 : t == DType::f16 ? 0x1p-10 : 0x1p-7;
+}
+}  // namespace
+
+Tensor rms_norm(const Tensor& x, Sizes shape, const Tensor& w, std::optional<double> eps, Loc loc) {
   const Sizes dims = normalized_dims(x, shape, w, {}, "rms_norm", loc);
-  return call("rms_norm", loc, {&x, &w}, {static_cast<int64_t>(shape.size())}, {eps},
-              [&](const std::vector<Tensor>& s) {
-                const Tensor square_mean = mean_over(mul2(x, x), dims);
-                const Tensor y = mul2(x, unary(op("rsqrt"), add2(square_mean, cast_to(s[0], x.dtype()))));
-                return w.defined() ? mul2(y, w) : y;
+  const Tensor* operands[] = {&x, &w};
+  const int64_t ints[] = {static_cast<int64_t>(shape.size())};
+  std::vector<Scalar> scalars;
+  if (eps) scalars.emplace_back(*eps);
+  return call({"rms_norm", loc, operands, ints, scalars},
+              [&](const Tensor& x, const Tensor& w, const std::vector<Tensor>& s) {
+                const Tensor v = wide(x), square_mean = mean_over(mul2(v, v), dims);
+                const Tensor added = eps ? cast_to(s[0], v.dtype()) : lit(v, epsilon(x.dtype()));
+                const Tensor y = mul2(v, unary(op("rsqrt"), add2(square_mean, added)));
+                return of_halves(w.defined() ? mul2(y, w) : y, x, w, {});
               });
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc) {
   require(x, "linear", loc);
   require(weight, "linear", loc);
-  KILN_CHECK(x.dim() >= 1 && (weight.dim() == 2 || weight.dim() == 1) && x.size(-1) == weight.size(-1) &&
-                 x.dtype() == weight.dtype(),
+  KILN_CHECK(x.dim() >= 1 && (weight.dim() == 2 || weight.dim() == 1) && x.size(-1) == weight.size(-1),
              invalid,
              "linear ({}): got x {} and weight {}, expected x [..., in] and weight [out, in] of one dtype",
              loc.str(), x.type_str(), weight.type_str());
@@ -153,12 +176,16 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc
       !bias.defined() || (weight.dim() == 2 ? bias.sizes() == Sizes{weight.size(0)} : bias.numel() == 1);
   KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}", loc.str(), bias.type_str(),
              weight.type_str());
-  return call("linear", loc, {&x, &weight, &bias}, {}, {}, [&](const auto&) {
-    using Ints = std::vector<int64_t>;
-    const Tensor y =
-        apply(op("dot_general"), {&x, &weight}, {Ints{}, Ints{}, Ints{x.dim() - 1}, Ints{weight.dim() - 1}});
-    return bias.defined() ? add2(y, bias) : y;
-  });
+  return call("linear", loc, {&x, &weight, &bias}, {}, {},
+              [&](const Tensor& x, const Tensor& weight, const Tensor& bias, const auto&) {
+                KILN_CHECK(x.dtype() == weight.dtype(), invalid,
+                           "linear ({}): got x {} and weight {}, expected one dtype (cast one with to())",
+                           loc.str(), x.type_str(), weight.type_str());
+                using Ints = std::vector<int64_t>;
+                const Tensor y = apply(op("dot_general"), {&x, &weight},
+                                       {Ints{}, Ints{}, Ints{x.dim() - 1}, Ints{weight.dim() - 1}});
+                return bias.defined() ? add2(y, bias) : y;
+              });
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx, Loc loc) {
@@ -189,30 +216,19 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t>
   });
 }
 
-namespace {
-Tensor dropout_body(const Tensor& x, const Tensor& p64, const Tensor& seed, const Tensor& offset) {
-  const Tensor u = apply(op("random_uniform"), {&seed, &offset}, {Shape(x.sizes().begin(), x.sizes().end())});
-  const Tensor p = cast_to(p64, DType::f32), keep = binary(op("ge"), u, p);
-  const Tensor kept = sub2(lit(u, 1), p), none = binary(op("le"), kept, lit(u, 0));
-  const Tensor scale = select3(none, lit(u, 0), div2(lit(u, 1), kept));
-  return select3(keep, mul2(x, cast_to(scale, x.dtype())), lit(x, 0));
-}
-}  // namespace
-
 Tensor dropout(const Tensor& x, double p, bool training, Loc loc) {
   require_floating(x, "dropout", loc);
   KILN_CHECK(p >= 0 && p <= 1, invalid, "dropout ({}): p is {}, expected 0 to 1", loc.str(), p);
   if (!training || p == 0) return x;
   const GeneratorState g = next_random();
   return call("dropout", loc, {&x}, {}, {p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)},
-              [&](const std::vector<Tensor>& s) { return dropout_body(x, s[0], s[1], s[2]); });
+              [&](const std::vector<Tensor>& s) { return dropped(x, x.sizes(), s[0], s[1], s[2]); });
 }
 
-namespace {
-/// Rows with no finite score give zeros, as PyTorch's safe softmax does.
-Tensor safe_softmax(const Tensor& scores) {
-  const Sizes last{scores.dim() - 1};
-  if (scores.size(-1) == 0) return scores;
+Tensor detail::safe_softmax(const Tensor& half) {
+  const Sizes last{half.dim() - 1};
+  if (half.size(-1) == 0) return half;
+  const Tensor scores = wide(half);
   const Tensor top = [&] {
     NoGrad guard;
     const Tensor m = reduce(op("amax"), scores, last, true);
@@ -220,9 +236,10 @@ Tensor safe_softmax(const Tensor& scores) {
   }();
   const Tensor e = unary(op("exp"), sub2(scores, top));
   const Tensor sum = reduce(op("sum"), e, last, true);
-  return div2(e, select3(binary(op("eq"), sum, lit(sum, 0)), lit(sum, 1), sum));
+  return cast_to(div2(e, select3(binary(op("eq"), sum, lit(sum, 0)), lit(sum, 1), sum)), half.dtype());
 }
 
+namespace {
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
   Sizes s = x.sizes();
   const size_t h = s.size() - 3;
@@ -243,7 +260,7 @@ void check_mask(const Tensor& q, const Tensor& k, const Tensor& mask, Loc loc) {
   for (int64_t d = 1; fits && d <= mask.dim(); ++d)
     fits = mask.size(-d) == 1 || mask.size(-d) == scores[scores.size() - static_cast<size_t>(d)];
   KILN_CHECK(
-      fits && (mask.dtype() == DType::boolean || mask.dtype() == q.dtype()), invalid,
+      fits, invalid,
       "scaled_dot_product_attention ({}): got mask {} for scores [{}] of {}, expected one that broadcasts "
       "to them, bool or of their dtype",
       loc.str(), mask.type_str(), fmt::join(scores, ","), dtype_name(q.dtype()));
@@ -254,7 +271,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   for (const Tensor* t : {&q, &k, &v}) require_floating(*t, "scaled_dot_product_attention", loc);
   const bool shapes = q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && q.size(-1) == k.size(-1) &&
                       k.size(-2) == v.size(-2);
-  KILN_CHECK(shapes && q.dtype() == k.dtype() && q.dtype() == v.dtype(), invalid,
+  KILN_CHECK(shapes, invalid,
              "scaled_dot_product_attention ({}): got q {}, k {}, v {}; expected [..., t, d], [..., s, d], "
              "[..., s, e]",
              loc.str(), q.type_str(), k.type_str(), v.type_str());
@@ -282,7 +299,16 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                    {o.dropout_p, static_cast<int64_t>(g.seed), static_cast<int64_t>(g.offset)});
   const Tensor* operands[] = {&q, &k, &v, &mask};
   const int64_t ints[] = {o.is_causal, o.enable_gqa, drop};
-  return call({"attention", loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
+  return call({"attention", loc, operands, ints, scalars}, [&](const Tensor& q, const Tensor& k,
+                                                               const Tensor& v, const Tensor& mask,
+                                                               const std::vector<Tensor>& s) {
+    KILN_CHECK(q.dtype() == k.dtype() && q.dtype() == v.dtype() &&
+                   (!mask.defined() || mask.dtype() == DType::boolean || mask.dtype() == q.dtype()),
+               invalid,
+               "scaled_dot_product_attention ({}): dtypes differ; got q {}, k {}, v {}{}; a mask is bool or "
+               "of their dtype",
+               loc.str(), q.type_str(), k.type_str(), v.type_str(),
+               mask.defined() ? ", mask " + mask.type_str() : "");
     const Tensor keys = o.enable_gqa ? repeat_heads(k, q.size(-3)) : k,
                  vals = o.enable_gqa ? repeat_heads(v, q.size(-3)) : v;
     Tensor scores = mul2(matmul(q, keys.transpose(-1, -2, loc), loc), cast_to(s[0], q.dtype()));
@@ -296,7 +322,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
       scores = select3(expand_to(mask, scores.sizes()), scores, hidden);
     else if (mask.defined()) scores = add2(scores, mask);
     Tensor p = safe_softmax(scores);
-    if (drop) p = dropout_body(p, s[1], s[2], s[3]);
+    if (drop) p = dropped(p, p.sizes(), s[1], s[2], s[3]);
     return matmul(p, vals, loc);
   });
 }

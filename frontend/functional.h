@@ -26,9 +26,10 @@ Tensor log_softmax(const Tensor& x, int64_t dim, Loc loc = Loc::current());
 /// Over the last dims of the shape of `weight` (or `normalized_shape`). Source: Ba et al. 2016.
 Tensor layer_norm(const Tensor& x, Sizes normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5, Loc loc = Loc::current());
+/// x / sqrt(mean of x^2 + eps) over the last dims; eps is the dtype's epsilon if absent.
 /// Source: Zhang & Sennrich 2019.
-Tensor rms_norm(const Tensor& x, Sizes normalized_shape, const Tensor& weight = {}, double eps = 1e-6,
-                Loc loc = Loc::current());
+Tensor rms_norm(const Tensor& x, Sizes normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {}, Loc loc = Loc::current());
 
 /// x W^T + b. Shapes: x [..., in], weight [out, in], bias [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Loc loc = Loc::current());

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses, in primitives. The target's class is picked by comparing with the class index, so that the
 // derivative is row-local: one kernel computes the loss and the gradient of its row.
-#include "frontend/functional.h"
-#include "frontend/ops_detail.h"
+#include "frontend/losses_detail.h"
 #include "frontend/state.h"
 
 namespace kiln {
 
 using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
-namespace {
+namespace detail {
 
-Sizes all_dims(const Tensor& x) {
-  Sizes d;
-  for (int64_t i = 0; i < x.dim(); ++i) d.push_back(i);
-  return d;
-}
-Tensor sum_all(const Tensor& x) { return reduce(op("sum"), x, all_dims(x), false); }
+Tensor sum_all(const Tensor& x) { return reduce(op("sum"), x, wrap_dims({}, x.dim(), "sum", {}), false); }
 
 Tensor reduced(const Tensor& x, Reduction r) {
   if (r == Reduction::none) return x;
-  const Tensor s = sum_all(x);
-  return r == Reduction::sum ? s : mul2(s, lit(s, 1.0 / static_cast<double>(x.numel())));
+  const Tensor s = sum_all(wide(x));
+  return cast_to(r == Reduction::sum ? s : mul2(s, lit(s, 1.0 / static_cast<double>(x.numel()))), x.dtype());
 }
+
+Tensor hinge(const Tensor& x) { return select3(binary(op("le"), x, lit(x, 0)), lit(x, 0), x); }
+
+}  // namespace detail
+
+namespace {
 
 /// log-probabilities with classes last and everything else in one dim.
 Tensor rows_of(const Tensor& x) {
@@ -59,8 +59,8 @@ void check_classes(const Tensor& target, const Tensor& ignore, int64_t classes, 
   const Tensor t = cast_to(target, DType::i64);
   const Tensor outside = binary(op("logical_or"), binary(op("lt"), t, lit(t, 0)),
                                 binary(op("ge"), t, lit(t, static_cast<double>(classes))));
-  check_elements(t, binary(op("logical_and"), outside, binary(op("ne"), t, ignore)), name, loc, "target",
-                 fmt::format("0 to {} or ignore_index", classes - 1));
+  check_elements(t, binary(op("logical_and"), outside, binary(op("ne"), t, ignore)), classes, name, loc,
+                 "target", fmt::format("0 to {} or ignore_index", classes - 1));
 }
 
 /// Sum over classes of -weight * p * logp per row, for probability targets.
@@ -124,11 +124,13 @@ Tensor nll_call(const char* name, const Tensor& x, const Tensor& target, const T
   if (o.label_smoothing != 0) scalars.emplace_back(o.label_smoothing);
   const Tensor* operands[] = {&x, &target, &weight};
   const int64_t ints[] = {static_cast<int64_t>(o.reduction)};
-  return call({name, loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
-    if (!is_floating(target.dtype())) check_classes(target, s[0], x.size(x.dim() == 1 ? 0 : 1), name, loc);
-    const Tensor logp = from_logits ? log_softmax(x, x.dim() == 1 ? 0 : 1, loc) : x;
-    return nll_body(logp, target, weight, o, s);
-  });
+  return call({name, loc, operands, ints, scalars},
+              [&](const Tensor& x, const Tensor& target, const Tensor& weight, const std::vector<Tensor>& s) {
+                if (!is_floating(target.dtype()))
+                  check_classes(target, s[0], x.size(x.dim() == 1 ? 0 : 1), name, loc);
+                const Tensor logp = from_logits ? log_softmax(x, x.dim() == 1 ? 0 : 1, loc) : x;
+                return nll_body(logp, target, weight, o, s);
+              });
 }
 
 template <typename Body>
@@ -136,7 +138,9 @@ Tensor pair_loss(const char* name, const Tensor& x, const Tensor& y, Reduction r
   require_floating(x, name, loc);
   require(y, name, loc);
   return call(name, loc, {&x, &y}, {static_cast<int64_t>(r)}, {},
-              [&](const auto&) { return reduced(body(binary(op("sub"), x, y, loc)), r); });
+              [&](const Tensor& x, const Tensor& y, const auto&) {
+                return reduced(body(binary(op("sub"), x, y, loc)), r);
+              });
 }
 
 }  // namespace

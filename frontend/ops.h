@@ -18,16 +18,26 @@ Tensor ones(Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
 Tensor empty(Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
 Tensor zeros_like(const Tensor& t, Loc loc = Loc::current());
 Tensor ones_like(const Tensor& t, Loc loc = Loc::current());
-/// [start, end) in steps of `step`; i64 by default. Shapes: [ceil((end-start)/step)].
-Tensor arange(int64_t start, int64_t end, int64_t step = 1, TensorOptions options = {DType::i64},
+/// [start, end) in steps of `step`; i64 if all three are integers, else f32, but for options.dtype.
+/// Shapes: [ceil((end-start)/step)].
+Tensor arange(Scalar start, Scalar end, Scalar step = 1, TensorOptions options = {},
               Loc loc = Loc::current());
-Tensor arange(int64_t end, TensorOptions options = {DType::i64}, Loc loc = Loc::current());
+Tensor arange(Scalar end, TensorOptions options = {}, Loc loc = Loc::current());
 /// Uniform in [0, 1). Source: Philox4x32-10 on (seed, offset, element); see ir/base/philox.h.
 Tensor rand(Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
 /// Standard normal. Source: Box-Muller on two uniform draws.
 Tensor randn(Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
-/// Integers in [low, high), i64.
-Tensor randint(int64_t low, int64_t high, Sizes sizes, Loc loc = Loc::current());
+/// Integers in [low, high); i64 by default.
+Tensor randint(int64_t low, int64_t high, Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
+
+/// The values as a line: f32 of floating ones, i64 of integers, bool of bool. Source: torch.tensor.
+template <typename T>
+Tensor tensor(std::initializer_list<T> values, Loc loc = Loc::current()) {
+  using Stored = std::conditional_t<std::is_floating_point_v<T>, float, int64_t>;
+  const std::vector<Stored> line(values.begin(), values.end());
+  const Tensor t = Tensor::from_vector(line, {static_cast<int64_t>(line.size())}, loc);
+  return std::is_same_v<T, bool> ? t.to(DType::boolean, loc) : t;
+}
 
 // Elementwise, one operand.
 Tensor neg(const Tensor& x, Loc loc = Loc::current());
@@ -90,23 +100,25 @@ Tensor logical_xor(const TensorArg& a, const TensorArg& b);
 Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b);
 /// Limits to [lo, hi]; NaN stays.
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc = Loc::current());
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc = Loc::current());
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value, Loc loc = Loc::current());
 
 // Reductions. Empty `dims` means all.
-Tensor sum(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor mean(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor prod(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor amax(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor amin(const Tensor& x, Sizes dims = {}, bool keepdim = false, Loc loc = Loc::current());
-Tensor var(const Tensor& x, Sizes dims = {}, int64_t correction = 1, bool keepdim = false,
+Tensor sum(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor mean(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor prod(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor amax(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor amin(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor var(const Tensor& x, Dims dims = {}, int64_t correction = 1, bool keepdim = false,
            Loc loc = Loc::current());
-/// Index of the first largest (smallest) element along `dim`, i64.
-Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false, Loc loc = Loc::current());
-Tensor argmin(const Tensor& x, int64_t dim, bool keepdim = false, Loc loc = Loc::current());
-Tensor logsumexp(const Tensor& x, Sizes dims, bool keepdim = false, Loc loc = Loc::current());
+/// Index of the first largest (smallest) element along `dim`, i64; without a dim, among all elements.
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false,
+              Loc loc = Loc::current());
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false,
+              Loc loc = Loc::current());
+Tensor logsumexp(const Tensor& x, Dims dims, bool keepdim = false, Loc loc = Loc::current());
 /// Whether all (any) elements are non-zero; bool.
-Tensor all(const Tensor& x, Loc loc = Loc::current());
-Tensor any(const Tensor& x, Loc loc = Loc::current());
+Tensor all(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
+Tensor any(const Tensor& x, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
 
 // Shapes.
 Tensor to(const Tensor& x, DType dtype, Loc loc = Loc::current());
@@ -129,6 +141,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length, Loc loc = Loc::current());
 /// x[index] along `dim`; the dim goes away.
 Tensor select(const Tensor& x, int64_t dim, int64_t index, Loc loc = Loc::current());
+/// A copy.
 Tensor flip(const Tensor& x, Sizes dims, Loc loc = Loc::current());
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim = 0, Loc loc = Loc::current());
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0, Loc loc = Loc::current());
@@ -145,7 +158,8 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, Loc loc =
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc = Loc::current());
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                    Loc loc = Loc::current());
-Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+/// x with alpha * src added at the places of `index` along `dim`.
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha = 1,
                  Loc loc = Loc::current());
 
 // Linear algebra.

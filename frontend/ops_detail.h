@@ -2,10 +2,13 @@
 // Shared pieces of the op bodies: promotion, broadcasting, dim normalisation. Bodies only, never events.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "frontend/dispatch.h"
 #include "frontend/ops.h"
+#include "frontend/state.h"
 
 namespace kiln::detail {
 
@@ -39,6 +42,37 @@ Tensor select3(const Tensor& c, const Tensor& a, const Tensor& b);
 /// Index along `dim`, i64.
 Tensor iota(int64_t dim, const Sizes& sizes);
 Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim);
+/// Elements in the given dims.
+int64_t count(const Tensor& x, const Sizes& dims);
+Tensor as_bool(const Tensor& x);
+/// In memory of its own, row by row.
+Tensor copied(const Tensor& x);
+/// x's value; no gradient passes.
+Tensor constant_of(const Tensor& x);
+/// An integer as f32, everything else as it is.
+Tensor floating(const Tensor& x);
+/// A half as f32, everything else as it is: sums of halves may be larger than any of them.
+Tensor wide(const Tensor& x);
+/// The vector norm of order 2 over `dims`, kept; its gradient at zero is zero.
+Tensor norm2(const Tensor& x, const Sizes& dims);
+/// The formulas of vector norms, as they stand in an event's structure.
+enum class Norm : int64_t { zero, one, two, top, bottom, power };
+Norm norm_kind(double ord);
+/// A vector norm over `dims`. `p`, 0-d: the order, read where the formula is a power.
+Tensor norm_body(const Tensor& x, Norm kind, const Tensor& p, const Sizes& dims, bool keepdim);
+/// log(1 / (1 + exp(-x))), and its derivative, without overflow.
+Tensor log_sigmoid_body(const Tensor& x);
+/// The seed and offset of `count` draws, as numbers of an event.
+std::vector<Scalar> draw(int count);
+/// Uniform f32 in [0, 1).
+Tensor uniform(const Tensor& seed, const Tensor& offset, const Sizes& sizes);
+/// Standard normal f32 of two draws.
+Tensor normal_of(const Tensor& seed, const Tensor& offset, const Tensor& seed2, const Tensor& offset2,
+                 const Sizes& sizes);
+/// x with elements zeroed with probability p (f64[]) and the rest scaled by 1/(1-p): one draw for each
+/// element of `noise`, a shape that broadcasts to x.
+Tensor dropped(const Tensor& x, const Sizes& noise, const Tensor& p, const Tensor& seed,
+               const Tensor& offset);
 /// The 0-d tensor of a run-time number in the dtype that an op with `like` gives it.
 Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);
 
@@ -46,9 +80,9 @@ Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);
 /// a compiled callable when the stage has run.
 void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc);
 /// Elements of `values` where `bad` is set are errors: "<name> (<loc>): <what> <value> is out of range;
-/// expected <expected>".
-void check_elements(const Tensor& values, const Tensor& bad, const char* name, Loc loc, const char* what,
-                    const std::string& expected);
+/// expected <expected>". Those from 0 to `size` - 1 are never bad.
+void check_elements(const Tensor& values, const Tensor& bad, int64_t size, const char* name, Loc loc,
+                    const char* what, const std::string& expected);
 
 /// A number that becomes an element of dtype `t` must have a value there; fractions of integers are cut, and
 /// negative numbers wrap in u8, as in PyTorch. Throws: invalid.
@@ -56,5 +90,62 @@ void require_fits(const Scalar& number, DType t, const char* name, Loc loc);
 /// Checks one operand: defined. Throws: invalid.
 void require(const Tensor& x, const char* name, Loc loc);
 void require_floating(const Tensor& x, const char* name, Loc loc);
+
+/// One event with a list of integers as its structure.
+template <typename Body>
+Tensor shape_call(const char* name, Loc loc, const Tensor& x, const Sizes& ints, Body&& body) {
+  require(x, name, loc);
+  const Tensor* operands[] = {&x};
+  return call({name, loc, operands, ints, {}}, [&](const auto&) { return body(); });
+}
+
+/// One event of a floating operand and run-time numbers.
+template <typename Body>
+Tensor number_call(const char* name, const Tensor& x, std::initializer_list<Scalar> numbers, Loc loc,
+                   Body&& body) {
+  require_floating(x, name, loc);
+  return call(name, loc, {&x}, {}, numbers, [&](const std::vector<Tensor>& s) {
+    std::vector<Tensor> cast;
+    for (const Tensor& n : s) cast.push_back(cast_to(n, x.dtype()));
+    return body(cast);
+  });
+}
+
+/// `body(a, b)` on tensors, where a number has become a 0-d tensor.
+template <typename Body>
+Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
+  if (a.tensor && b.tensor) {
+    require(*a.tensor, name, a.loc);
+    require(*b.tensor, name, b.loc);
+    return call(name, a.loc, {a.tensor, b.tensor}, {}, {},
+                [&](const Tensor& x, const Tensor& y, const auto&) { return body(x, y); });
+  }
+  KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
+  const Tensor* tensor = a.tensor ? a.tensor : b.tensor;
+  const Scalar& number = a.tensor ? b.scalar : a.scalar;
+  require(*tensor, name, a.tensor ? a.loc : b.loc);
+  if (number.is_int) require_fits(number, tensor->dtype(), name, a.loc);
+  return call(name, a.loc, {tensor}, {a.tensor ? 0 : 1}, {number},
+              [&](const Tensor& x, const std::vector<Tensor>& s) {
+                const Tensor n = scalar_for(s[0], number.is_int, x);
+                return a.tensor ? body(x, n) : body(n, x);
+              });
+}
+
+/// `body(x, dims)` with the dims wrapped and sorted. `extra` is structure that the dims do not say.
+template <typename Body>
+Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc,
+                   Body&& body) {
+  require(x, name, loc);
+  Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
+  const size_t rank = wrapped.size();
+  wrapped.insert(wrapped.end(), {keepdim, extra});
+  const Tensor* operands[] = {&x};
+  return call({name, loc, operands, wrapped, {}}, [&](const Tensor& from, const auto&) {
+    wrapped.resize(rank);
+    const Tensor r = body(from, wrapped);
+    return r.impl() == from.impl() ? copied(r) : r;  // a scalar's sum is no other name of it
+  });
+}
 
 }  // namespace kiln::detail

@@ -51,12 +51,16 @@ Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
   require(b, "matmul", loc);
   KILN_CHECK(a.dim() > 0 && b.dim() > 0, invalid, "matmul ({}): got {} x {}, expected at least one dim each",
              loc.str(), a.type_str(), b.type_str());
-  KILN_CHECK(a.dtype() == b.dtype(), invalid, "matmul ({}): dtypes differ; got {} x {} (cast one with to())",
-             loc.str(), a.type_str(), b.type_str());
+  KILN_CHECK(a.dtype() != DType::boolean, invalid,
+             "matmul ({}): does not take bool; got {} x {} (cast with to())", loc.str(), a.type_str(),
+             b.type_str());
   const int64_t ka = a.size(-1), kb = b.size(b.dim() == 1 ? 0 : -2);
   KILN_CHECK(ka == kb, invalid, "matmul ({}): inner dims differ; got {} x {}, expected {} == {}", loc.str(),
              a.type_str(), b.type_str(), ka, kb);
-  return call("matmul", loc, {&a, &b}, {}, {}, [&](const auto&) {
+  return call("matmul", loc, {&a, &b}, {}, {}, [&](const Tensor& a, const Tensor& b, const auto&) {
+    KILN_CHECK(a.dtype() == b.dtype(), invalid,
+               "matmul ({}): dtypes differ; got {} x {} (cast one with to())", loc.str(), a.type_str(),
+               b.type_str());
     if (a.dim() == 1 && b.dim() == 1) return dot(a, b, {}, {}, {0}, {0});
     if (b.dim() == 1) return dot(a, b, {}, {}, {a.dim() - 1}, {0});
     if (a.dim() == 1) {

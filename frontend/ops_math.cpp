@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise functions and reductions.
+// Elementwise functions with an op of their own, and the vocabulary of the bodies.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "frontend/elementwise.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
 
@@ -104,6 +105,36 @@ Tensor reduce(Op o, const Tensor& x, const Sizes& dims, bool keepdim) {
   return reshape_to(r, kept);
 }
 
+Tensor as_bool(const Tensor& x) {
+  const Tensor zero = constant_like(x, 0);
+  return x.dtype() == DType::boolean ? x : apply(op("ne"), {&x, &zero});
+}
+
+int64_t count(const Tensor& x, const Sizes& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= x.size(d);
+  return n;
+}
+
+Tensor copied(const Tensor& x) {
+  const Tensor zero = constant_like(x, 0);
+  // Adding zero is no copy for -0.0 and bool; selecting is.
+  const Tensor yes = apply(op("constant"), std::initializer_list<const Tensor*>{},
+                           {1.0, DType::boolean, Shape(x.sizes().begin(), x.sizes().end())});
+  return apply(op("where"), {&yes, &x, &zero});
+}
+
+Tensor constant_of(const Tensor& x) {
+  NoGrad guard;
+  return apply(op("reshape"), {&x}, {Shape(x.sizes().begin(), x.sizes().end())});
+}
+
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast_to(x, DType::f32); }
+
+Tensor wide(const Tensor& x) {
+  return x.dtype() == DType::bf16 || x.dtype() == DType::f16 ? cast_to(x, DType::f32) : x;
+}
+
 Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like) {
   DType t = like.dtype();
   if (!is_int && !is_floating(t)) t = DType::f32;
@@ -111,17 +142,20 @@ Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like) {
   return cast_to(scalar, t);
 }
 
-void check_elements(const Tensor& values, const Tensor& bad, const char* name, Loc loc, const char* what,
-                    const std::string& expected) {
+void check_elements(const Tensor& values, const Tensor& bad, int64_t size, const char* name, Loc loc,
+                    const char* what, const std::string& expected) {
   if (values.numel() == 0) return;
   const Tensor wide = cast_to(values, DType::i64);
   const Tensor none = constant_like(wide, static_cast<double>(kNothingWrong));
-  // The least integer stands for "none": as an offending one it is named by its neighbour.
-  const Tensor named = select3(apply(op("eq"), {&wide, &none}), add2(wide, constant_like(wide, 1)), wide);
+  // The least integer means "none". As an offending one a number stands for it that cannot be offending;
+  // where there is none, its neighbour.
+  const int64_t least = size > 0 ? 0 : kNothingWrong + 1;
+  const Tensor other = size > 0 ? constant_like(wide, 0) : add2(wide, constant_like(wide, 1));
+  const Tensor named = select3(apply(op("eq"), {&wide, &none}), other, wide);
   const Tensor wrong = apply(op("where"), {&bad, &named, &none});
   check_value(reduce(op("amax"), wrong, wrap_dims({}, wrong.dim(), name, loc), false),
               fmt::format("{} ({}): {} ", name, loc.str(), what),
-              fmt::format(" is out of range; expected {}", expected));
+              fmt::format(" is out of range; expected {}", expected), least);
 }
 
 void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc) {
@@ -129,7 +163,7 @@ void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc)
   const Tensor wide = cast_to(index, DType::i64), zero = constant_like(wide, 0),
                end = constant_like(wide, static_cast<double>(size));
   const Tensor below = apply(op("lt"), {&wide, &zero}), above = apply(op("ge"), {&wide, &end});
-  check_elements(wide, apply(op("logical_or"), {&below, &above}), name, loc, "index",
+  check_elements(wide, apply(op("logical_or"), {&below, &above}), size, name, loc, "index",
                  fmt::format("0 to {}", size - 1));
 }
 
@@ -158,30 +192,8 @@ namespace {
 Tensor unary_call(Op o, const Tensor& x, Loc loc, bool to_float) {
   const char* name = kOpNames[o.id].data();
   require(x, name, loc);
-  return call(name, loc, {&x}, {}, {}, [&](const auto&) {
-    return unary(o, to_float && !is_floating(x.dtype()) ? cast_to(x, DType::f32) : x);
-  });
-}
-
-/// `body(a, b)` on tensors, where a number has become a 0-d tensor.
-template <typename Body>
-Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
-  if (a.tensor && b.tensor) {
-    require(*a.tensor, name, a.loc);
-    require(*b.tensor, name, b.loc);
-    return call(name, a.loc, {a.tensor, b.tensor}, {}, {},
-                [&](const auto&) { return body(*a.tensor, *b.tensor); });
-  }
-  KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
-  const TensorArg& tensor = a.tensor ? a : b;
-  const TensorArg& number = a.tensor ? b : a;
-  require(*tensor.tensor, name, tensor.loc);
-  if (number.scalar.is_int) require_fits(number.scalar, tensor.tensor->dtype(), name, a.loc);
-  return call(name, a.loc, {tensor.tensor}, {a.tensor ? 0 : 1}, {number.scalar},
-              [&](const std::vector<Tensor>& s) {
-                const Tensor n = scalar_for(s[0], number.scalar.is_int, *tensor.tensor);
-                return a.tensor ? body(*tensor.tensor, n) : body(n, *tensor.tensor);
-              });
+  return call(name, loc, {&x}, {}, {},
+              [&](const Tensor& x, const auto&) { return unary(o, to_float ? floating(x) : x); });
 }
 
 Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
@@ -201,8 +213,8 @@ void check_divisor(const Tensor& b, const char* name, Loc loc) {
 }
 
 /// Quotients and remainders, which integers have only for a divisor other than zero.
-Tensor whole_division(Op o, const TensorArg& a, const TensorArg& b) {
-  const char* name = kOpNames[o.id].data();
+template <typename Body>
+Tensor whole_division(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
   if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
     KILN_CHECK(b.scalar.i != 0, invalid, "{} ({}): integer division of {} by zero", name, a.loc.str(),
                a.tensor->type_str());
@@ -210,13 +222,19 @@ Tensor whole_division(Op o, const TensorArg& a, const TensorArg& b) {
     const DType t = result_type(x, y);
     if (b.tensor && !is_floating(t) && x.numel() > 0 && y.numel() > 0)
       check_divisor(cast_to(y, t), name, a.loc);
-    return binary(o, x, y, a.loc);
+    return body(x, y);
   });
 }
+Tensor whole_division(Op o, const TensorArg& a, const TensorArg& b, const char* name = nullptr) {
+  return whole_division(name ? name : kOpNames[o.id].data(), a, b,
+                        [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
+}
 
-Tensor as_bool(const Tensor& x) {
-  const Tensor zero = constant_like(x, 0);
-  return x.dtype() == DType::boolean ? x : apply(op("ne"), {&x, &zero});
+/// Sums and products, which for bool are "or" and "and".
+Tensor binary_or_logical(Op o, Op logical, const TensorArg& a, const TensorArg& b) {
+  return binary_call(kOpNames[o.id].data(), a, b, [&](const Tensor& x, const Tensor& y) {
+    return binary(result_type(x, y) == DType::boolean ? logical : o, x, y, a.loc);
+  });
 }
 
 Tensor logical_op(Op o, const TensorArg& a, const TensorArg& b) {
@@ -238,8 +256,8 @@ Tensor log1p(const Tensor& x, Loc loc) { return unary_call(op("log1p"), x, loc, 
 Tensor log2(const Tensor& x, Loc loc) { return unary_call(op("log2"), x, loc, true); }
 Tensor log10(const Tensor& x, Loc loc) {
   require(x, "log10", loc);
-  return call("log10", loc, {&x}, {}, {}, [&](const auto&) {
-    const Tensor y = unary(op("log"), is_floating(x.dtype()) ? x : cast_to(x, DType::f32));
+  return call("log10", loc, {&x}, {}, {}, [&](const Tensor& x, const auto&) {
+    const Tensor y = unary(op("log"), floating(x));
     return binary(op("mul"), y, constant_like(y, 1 / M_LN10));
   });
 }
@@ -275,12 +293,25 @@ Tensor logical_not(const Tensor& x, Loc loc) {
               [&](const auto&) { return unary(op("logical_not"), as_bool(x)); });
 }
 
-Tensor add(const TensorArg& a, const TensorArg& b) { return binary_op(op("add"), a, b); }
+Tensor add(const TensorArg& a, const TensorArg& b) {
+  return binary_or_logical(op("add"), op("logical_or"), a, b);
+}
 Tensor sub(const TensorArg& a, const TensorArg& b) { return binary_op(op("sub"), a, b); }
-Tensor mul(const TensorArg& a, const TensorArg& b) { return binary_op(op("mul"), a, b); }
-Tensor pow(const TensorArg& a, const TensorArg& b) { return binary_op(op("pow"), a, b); }
-Tensor maximum(const TensorArg& a, const TensorArg& b) { return binary_op(op("maximum"), a, b); }
-Tensor minimum(const TensorArg& a, const TensorArg& b) { return binary_op(op("minimum"), a, b); }
+Tensor mul(const TensorArg& a, const TensorArg& b) {
+  return binary_or_logical(op("mul"), op("logical_and"), a, b);
+}
+Tensor pow(const TensorArg& a, const TensorArg& b) {
+  if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
+    KILN_CHECK(b.scalar.i >= 0, invalid, "pow ({}): {} to the power {}, expected none below 0 for integers",
+               a.loc.str(), a.tensor->type_str(), b.scalar.i);
+  return binary_op(op("pow"), a, b);
+}
+Tensor maximum(const TensorArg& a, const TensorArg& b) {
+  return binary_or_logical(op("maximum"), op("logical_or"), a, b);
+}
+Tensor minimum(const TensorArg& a, const TensorArg& b) {
+  return binary_or_logical(op("minimum"), op("logical_and"), a, b);
+}
 Tensor fmod(const TensorArg& a, const TensorArg& b) { return whole_division(op("fmod"), a, b); }
 Tensor remainder(const TensorArg& a, const TensorArg& b) { return whole_division(op("remainder"), a, b); }
 Tensor floor_divide(const TensorArg& a, const TensorArg& b) {
@@ -305,13 +336,14 @@ Tensor div(const TensorArg& a, const TensorArg& b) {
   });
 }
 
-Tensor operator+(const TensorArg& a, const TensorArg& b) { return add(a, b); }
-Tensor operator-(const TensorArg& a, const TensorArg& b) { return sub(a, b); }
-Tensor operator*(const TensorArg& a, const TensorArg& b) { return mul(a, b); }
-Tensor operator/(const TensorArg& a, const TensorArg& b) { return div(a, b); }
-Tensor operator-(const TensorArg& a) {
-  KILN_CHECK(a.tensor, invalid, "neg ({}): the operand is a number", a.loc.str());
-  return neg(*a.tensor, a.loc);
+Tensor div(const TensorArg& a, const TensorArg& b, RoundingMode mode) {
+  if (mode == RoundingMode::floor) return whole_division(op("floor_divide"), a, b, "div");
+  return whole_division("div", a, b, [&](const Tensor& x, const Tensor& y) {
+    if (is_floating(result_type(x, y))) return unary(op("trunc"), binary(op("div"), x, y, a.loc));
+    // What fmod leaves is a multiple of the divisor, so that rounding it down changes nothing.
+    const Tensor whole = binary(op("sub"), x, binary(op("fmod"), x, y, a.loc), a.loc);
+    return binary(op("floor_divide"), whole, y, a.loc);
+  });
 }
 
 Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
@@ -358,6 +390,7 @@ Scalar bound_of(double v, DType t, Loc loc) {
 
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
   require(x, "clamp", loc);
+  KILN_CHECK(lo || hi, invalid, "clamp ({}): got neither a lower nor an upper bound", loc.str());
   std::vector<Scalar> scalars;
   if (lo) scalars.push_back(bound_of(*lo, x.dtype(), loc));
   if (hi) scalars.push_back(bound_of(*hi, x.dtype(), loc));
@@ -379,7 +412,7 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
   });
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value, Loc loc) {
   require(x, "masked_fill", loc);
   require(mask, "masked_fill", loc);
   KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_fill ({}): the condition is {}, expected bool",
@@ -388,119 +421,6 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value, Loc loc) {
   return call("masked_fill", loc, {&mask, &x}, {}, {value}, [&](const std::vector<Tensor>& s) {
     const Sizes shape = broadcast_shapes(mask, x, "masked_fill", loc);
     return select3(expand_to(mask, shape), cast_to(s[0], x.dtype()), expand_to(x, shape));
-  });
-}
-
-namespace {
-template <typename Body>
-Tensor reduce_call(const char* name, const Tensor& x, const Sizes& dims, bool keepdim, int64_t extra, Loc loc,
-                   Body&& body) {
-  require(x, name, loc);
-  Sizes wrapped = wrap_dims(dims, x.dim(), name, loc);
-  const size_t rank = wrapped.size();
-  wrapped.insert(wrapped.end(), {keepdim, extra});
-  const Tensor* operands[] = {&x};
-  return call({name, loc, operands, wrapped, {}}, [&](const auto&) {
-    wrapped.resize(rank);
-    return body(wrapped);
-  });
-}
-
-int64_t count(const Tensor& x, const Sizes& dims) {
-  int64_t n = 1;
-  for (int64_t d : dims) n *= x.size(d);
-  return n;
-}
-
-Tensor mean_body(const Tensor& x, const Sizes& dims, bool keepdim) {
-  const Tensor s = reduce(op("sum"), x, dims, keepdim);
-  return binary(op("div"), s, constant_like(s, static_cast<double>(count(x, dims))));
-}
-}  // namespace
-
-Tensor sum(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("sum", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
-    return reduce(op("sum"), is_floating(x.dtype()) ? x : cast_to(x, DType::i64), d, keepdim);
-  });
-}
-
-Tensor prod(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("prod", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
-    return reduce(op("prod"), is_floating(x.dtype()) ? x : cast_to(x, DType::i64), d, keepdim);
-  });
-}
-
-Tensor mean(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  require_floating(x, "mean", loc);
-  return reduce_call("mean", x, dims, keepdim, 0, loc,
-                     [&](const Sizes& d) { return mean_body(x, d, keepdim); });
-}
-
-Tensor amax(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("amax", x, dims, keepdim, 0, loc,
-                     [&](const Sizes& d) { return reduce(op("amax"), x, d, keepdim); });
-}
-
-Tensor amin(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  return reduce_call("amin", x, dims, keepdim, 0, loc,
-                     [&](const Sizes& d) { return reduce(op("amin"), x, d, keepdim); });
-}
-
-Tensor var(const Tensor& x, Sizes dims, int64_t correction, bool keepdim, Loc loc) {
-  require_floating(x, "var", loc);
-  return reduce_call("var", x, dims, keepdim, correction, loc, [&](const Sizes& d) {
-    const Tensor centred = binary(op("sub"), x, mean_body(x, d, true));
-    const Tensor s = reduce(op("sum"), binary(op("mul"), centred, centred), d, keepdim);
-    const auto n = static_cast<double>(std::max<int64_t>(0, count(x, d) - correction));
-    return binary(op("div"), s, constant_like(s, n));
-  });
-}
-
-namespace {
-Tensor place_call(Op o, const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
-  return reduce_call(kOpNames[o.id].data(), x, {dim}, keepdim, 0, loc, [&](const Sizes& d) {
-    if (d.empty()) return constant_like(cast_to(x, DType::i64), 0);
-    const Tensor r = apply(o, {&x}, {d});
-    Sizes kept = x.sizes();
-    kept[static_cast<size_t>(d[0])] = 1;
-    return keepdim ? reshape_to(r, kept) : r;
-  });
-}
-
-Tensor truth_call(const char* name, Op o, const Tensor& x, Loc loc) {
-  return reduce_call(name, x, {}, false, 0, loc, [&](const Sizes& d) {
-    if (x.numel() == 0) return cast_to(reduce(op("sum"), cast_to(x, DType::i64), d, false), DType::boolean);
-    return reduce(o, as_bool(x), d, false);
-  });
-}
-}  // namespace
-
-Tensor argmax(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
-  return place_call(op("argmax"), x, dim, keepdim, loc);
-}
-Tensor argmin(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
-  return place_call(op("argmin"), x, dim, keepdim, loc);
-}
-Tensor any(const Tensor& x, Loc loc) { return truth_call("any", op("amax"), x, loc); }
-
-Tensor all(const Tensor& x, Loc loc) {
-  require(x, "all", loc);
-  return call("all", loc, {&x}, {}, {},
-              [&](const auto&) { return logical_not(any(logical_not(x, loc), loc), loc); });
-}
-
-Tensor logsumexp(const Tensor& x, Sizes dims, bool keepdim, Loc loc) {
-  require_floating(x, "logsumexp", loc);
-  return reduce_call("logsumexp", x, dims, keepdim, 0, loc, [&](const Sizes& d) {
-    // Nothing to shift by where nothing is summed: the result is log(0).
-    if (count(x, d) == 0) return unary(op("log"), reduce(op("sum"), unary(op("exp"), x), d, keepdim));
-    const Tensor top = reduce(op("amax"), x, d, true).detach(loc);
-    const Tensor infinite = binary(op("eq"), unary(op("abs"), top), constant_like(top, INFINITY));
-    const Tensor zero = constant_like(top, 0);
-    const Tensor finite = apply(op("where"), {&infinite, &zero, &top});
-    const Tensor shifted = binary(op("sub"), x, finite);
-    const Tensor s = unary(op("log"), reduce(op("sum"), unary(op("exp"), shifted), d, keepdim));
-    return binary(op("add"), s, reshape_to(finite, s.sizes()));
   });
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creation, shapes, views, indexing and the in-place methods.
+// Creation, shapes, views and indexing.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "frontend/device.h"
+#include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
 
@@ -12,22 +15,18 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
 namespace {
 
-/// One event with a list of integers as its structure.
-template <typename Body>
-Tensor shape_call(const char* name, Loc loc, const Tensor& x, const Sizes& ints, Body&& body) {
-  require(x, name, loc);
-  const Tensor* operands[] = {&x};
-  return call({name, loc, operands, ints, {}}, [&](const auto&) { return body(); });
-}
-
 Shape dims(const Sizes& s) { return Shape(s.begin(), s.end()); }
+
+DType float_or(const TensorOptions& o) { return o.dtype.value_or(DType::f32); }
 
 Tensor create(const char* name, const Sizes& sizes, TensorOptions o, std::vector<Scalar> scalars, Loc loc,
               const std::function<Tensor(const std::vector<Tensor>&)>& body) {
   count_of(sizes, name, loc);
   Sizes ints = sizes;
-  ints.push_back(static_cast<int64_t>(o.dtype));
-  Tensor t = call({name, loc, {}, ints, scalars}, body);
+  const Device device = o.device.value_or(get_default_device());
+  ints.insert(ints.end(),
+              {static_cast<int64_t>(float_or(o)), static_cast<int64_t>(device.type), device.index});
+  Tensor t = call({name, loc, {}, ints, scalars, device}, body);
   if (!tracing() && !t.is_contiguous()) t = t.contiguous(loc);
   if (o.requires_grad) t.requires_grad_(true, loc);
   return t;
@@ -37,88 +36,112 @@ Tensor constant(double value, DType dtype, const Sizes& sizes) {
   return apply(op("constant"), std::initializer_list<const Tensor*>{}, {value, dtype, dims(sizes)});
 }
 
-Tensor uniform(const Tensor& seed, const Tensor& offset, const Sizes& sizes) {
-  return apply(op("random_uniform"), {&seed, &offset}, {dims(sizes)});
-}
-
-std::vector<Scalar> draw(int count) {
-  std::vector<Scalar> s;
-  for (int i = 0; i < count; ++i) {
-    const GeneratorState g = next_random();
-    s.emplace_back(static_cast<int64_t>(g.seed));
-    s.emplace_back(static_cast<int64_t>(g.offset));
-  }
-  return s;
-}
-
 }  // namespace
 
 Tensor full(Sizes sizes, Scalar value, TensorOptions o, Loc loc) {
-  require_fits(value, o.dtype, "full", loc);
-  return create("full", sizes, o, {value}, loc,
-                [&](const auto& s) { return expand_to(cast_to(s[0], o.dtype), sizes); });
+  const DType dtype = o.dtype.value_or(value.is_bool  ? DType::boolean
+                                       : value.is_int ? DType::i64
+                                                      : DType::f32);
+  o.dtype = dtype;
+  require_fits(value, dtype, "full", loc);
+  return create("full", sizes, o, {value}, loc, [&](const auto& s) {
+    const Tensor number = cast_to(s[0], dtype);  // of the CPU: the op makes it one of the device
+    return copied(apply(op("expand"), {&number}, {dims(sizes)}));
+  });
 }
 Tensor zeros(Sizes sizes, TensorOptions o, Loc loc) {
-  return create("zeros", sizes, o, {}, loc, [&](const auto&) { return constant(0, o.dtype, sizes); });
+  return create("zeros", sizes, o, {}, loc, [&](const auto&) { return constant(0, float_or(o), sizes); });
 }
 Tensor ones(Sizes sizes, TensorOptions o, Loc loc) {
-  return create("ones", sizes, o, {}, loc, [&](const auto&) { return constant(1, o.dtype, sizes); });
+  return create("ones", sizes, o, {}, loc, [&](const auto&) { return constant(1, float_or(o), sizes); });
 }
 Tensor empty(Sizes sizes, TensorOptions o, Loc loc) { return zeros(std::move(sizes), o, loc); }
 Tensor zeros_like(const Tensor& t, Loc loc) {
   require(t, "zeros_like", loc);
-  return zeros(t.sizes(), {t.dtype()}, loc);
+  return zeros(t.sizes(), {.dtype = t.dtype(), .device = t.device()}, loc);
 }
 Tensor ones_like(const Tensor& t, Loc loc) {
   require(t, "ones_like", loc);
-  return ones(t.sizes(), {t.dtype()}, loc);
+  return ones(t.sizes(), {.dtype = t.dtype(), .device = t.device()}, loc);
 }
 
-Tensor arange(int64_t start, int64_t end, int64_t step, TensorOptions o, Loc loc) {
-  KILN_CHECK(step != 0 && (start == end || (end > start) == (step > 0)), invalid,
-             "arange ({}): no way from {} to {} in steps of {}", loc.str(), start, end, step);
+namespace {
+/// How many whole numbers from `start` on, in steps, lie before `end`.
+int64_t steps_between(int64_t start, int64_t end, int64_t step, Loc loc) {
   // As unsigned numbers neither the way nor a step overflows.
   const uint64_t way = step > 0 ? uint64_t(end) - uint64_t(start) : uint64_t(start) - uint64_t(end);
   const uint64_t each = step > 0 ? uint64_t(step) : uint64_t{0} - uint64_t(step);
   const uint64_t count = way / each + (way % each != 0);
   KILN_CHECK(count <= uint64_t(INT64_MAX), invalid, "arange ({}): {} elements are too many", loc.str(),
              count);
-  const auto n = static_cast<int64_t>(count);
-  const Scalar s0(start), s1(step);
-  return create("arange", {n}, o, {s0, s1}, loc, [&](const std::vector<Tensor>& s) {
-    const Tensor i = apply(op("iota"), std::initializer_list<const Tensor*>{}, {int64_t{0}, Shape{Dim(n)}});
-    return cast_to(binary(op("add"), binary(op("mul"), i, s[1]), s[0]), o.dtype);
+  return static_cast<int64_t>(count);
+}
+}  // namespace
+
+Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions o, Loc loc) {
+  const bool whole = start.is_int && end.is_int && step.is_int;
+  const bool leads = whole ? step.i != 0 && (start.i == end.i || (end.i > start.i) == (step.i > 0))
+                           : step.d != 0 && (start.d == end.d || (end.d > start.d) == (step.d > 0));
+  KILN_CHECK(leads, invalid, "arange ({}): no way from {} to {} in steps of {}", loc.str(), start.d, end.d,
+             step.d);
+  const double way = std::ceil((end.d - start.d) / step.d);
+  KILN_CHECK(whole || (way >= 0 && way < 0x1p63), invalid, "arange ({}): {} elements are too many", loc.str(),
+             way);
+  const int64_t n = whole ? steps_between(start.i, end.i, step.i, loc) : static_cast<int64_t>(way);
+  o.dtype = o.dtype.value_or(whole ? DType::i64 : DType::f32);
+  if (!whole) start = start.d, step = step.d;
+  return create("arange", {n}, o, {start, step}, loc, [&](const std::vector<Tensor>& s) {
+    const Tensor i = cast_to(iota(0, {n}), whole ? DType::i64 : DType::f64);
+    return cast_to(binary(op("add"), binary(op("mul"), i, s[1]), s[0]), *o.dtype);
   });
 }
-Tensor arange(int64_t end, TensorOptions o, Loc loc) { return arange(0, end, 1, o, loc); }
+Tensor arange(Scalar end, TensorOptions o, Loc loc) { return arange(0, end, 1, o, loc); }
 
 Tensor rand(Sizes sizes, TensorOptions o, Loc loc) {
   return create("rand", sizes, o, draw(1), loc,
-                [&](const auto& s) { return cast_to(uniform(s[0], s[1], sizes), o.dtype); });
+                [&](const auto& s) { return cast_to(uniform(s[0], s[1], sizes), float_or(o)); });
 }
 
 Tensor randn(Sizes sizes, TensorOptions o, Loc loc) {
   return create("randn", sizes, o, draw(2), loc, [&](const auto& s) {
-    const Tensor u = uniform(s[0], s[1], sizes), v = uniform(s[2], s[3], sizes);
-    const Tensor one = constant_like(u, 1), minus_two = constant_like(u, -2),
-                 two_pi = constant_like(u, 2 * M_PI);
-    const Tensor open = binary(op("sub"), one, u);  // in (0, 1]: its logarithm is finite
-    const Tensor radius = unary(op("sqrt"), binary(op("mul"), minus_two, unary(op("log"), open)));
-    return cast_to(binary(op("mul"), radius, unary(op("cos"), binary(op("mul"), two_pi, v))), o.dtype);
+    return cast_to(normal_of(s[0], s[1], s[2], s[3], sizes), float_or(o));
   });
 }
 
-Tensor randint(int64_t low, int64_t high, Sizes sizes, Loc loc) {
+namespace {
+/// Whole numbers that a dtype holds, or an i64 of them.
+std::pair<int64_t, int64_t> range_of(DType t) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  switch (t) {
+    case DType::boolean: return {0, 1};
+    case DType::u8: return {0, 255};
+    case DType::i32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    default: return {-kMost - 1, kMost};
+  }
+}
+}  // namespace
+
+Tensor randint(int64_t low, int64_t high, Sizes sizes, TensorOptions o, Loc loc) {
   KILN_CHECK(low < high, invalid, "randint ({}): empty range [{}, {})", loc.str(), low, high);
   int64_t width = 0;
   KILN_CHECK(!__builtin_sub_overflow(high, low, &width), invalid,
              "randint ({}): the range [{}, {}) is too wide", loc.str(), low, high);
-  std::vector<Scalar> s = draw(1);
+  const DType dtype = o.dtype.value_or(DType::i64);
+  const auto [least, most] = range_of(dtype);
+  KILN_CHECK(low >= least && high - 1 <= most, invalid, "randint ({}): [{}, {}) is out of the range of {}",
+             loc.str(), low, high, dtype_name(dtype));
+  // A draw has 24 bits.
+  const bool wide = width > int64_t{1} << 24;
+  std::vector<Scalar> s = draw(wide ? 2 : 1);
   s.emplace_back(low);
   s.emplace_back(width);
-  return create("randint", sizes, {DType::i64}, s, loc, [&](const std::vector<Tensor>& t) {
-    const Tensor u = cast_to(uniform(t[0], t[1], sizes), DType::f64);
-    return binary(op("add"), cast_to(binary(op("mul"), u, cast_to(t[3], DType::f64)), DType::i64), t[2]);
+  o.dtype = dtype;
+  return create("randint", sizes, o, s, loc, [&](const std::vector<Tensor>& t) {
+    Tensor u = cast_to(uniform(t[0], t[1], sizes), DType::f64);
+    if (wide) u = add2(u, mul2(cast_to(uniform(t[2], t[3], sizes), DType::f64), lit(u, 0x1p-24)));
+    const Tensor &from = t[t.size() - 2], &numbers = t.back();
+    const Tensor above = cast_to(binary(op("mul"), u, cast_to(numbers, DType::f64)), DType::i64);
+    return cast_to(binary(op("add"), above, from), dtype);
   });
 }
 
@@ -278,7 +301,7 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index, Loc loc) {
 Tensor flip(const Tensor& x, Sizes order, Loc loc) {
   require(x, "flip", loc);
   for (int64_t& d : order) d = wrap_dim(d, x.dim(), "flip", loc);
-  return shape_call("flip", loc, x, order, [&] { return apply(op("flip"), {&x}, {order}); });
+  return shape_call("flip", loc, x, order, [&] { return copied(apply(op("flip"), {&x}, {order})); });
 }
 
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
@@ -327,17 +350,10 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, Loc loc) {
   require(x, "chunk", loc);
   KILN_CHECK(chunks > 0, invalid, "chunk ({}): {} chunks, expected at least one", loc.str(), chunks);
-  return split(x, std::max<int64_t>(1, (x.size(dim, loc) + chunks - 1) / chunks), dim, loc);
+  const int64_t n = x.size(dim, loc);
+  if (n == 0) return std::vector<Tensor>(static_cast<size_t>(chunks), x);
+  return split(x, n / chunks + (n % chunks != 0), dim, loc);
 }
-
-namespace {
-Tensor copied(const Tensor& x) {
-  const Tensor zero = constant_like(x, 0);
-  // Adding zero is no copy for -0.0 and bool; selecting is.
-  const Tensor yes = constant(1, DType::boolean, x.sizes());
-  return apply(op("where"), {&yes, &x, &zero});
-}
-}  // namespace
 
 Tensor clone(const Tensor& x, Loc loc) {
   return shape_call("clone", loc, x, {}, [&] { return copied(x); });
@@ -374,19 +390,31 @@ template <typename... T>
 Tensor index_call(const char* name, Op o, int64_t dim, Loc loc, const Tensor& x, const Tensor& index,
                   const T&... src) {
   require(x, name, loc);
-  require(index, name, loc);
+  require_index(index, name, loc);
   (require(src, name, loc), ...);
-  KILN_CHECK(index.dtype() == DType::i64 || index.dtype() == DType::i32, invalid,
-             "{} ({}): got index {}, expected i64 or i32", name, loc.str(), index.type_str());
   const int64_t d = wrap_dim(dim, x.dim(), name, loc);
-  return call(name, loc, {&x, &index, &src...}, {d}, {}, [&](const auto&) {
-    if (x.dim() > 0) check_indices(index, x.size(d), name, loc);
-    return apply(o, {&x, &index, &src...}, {d});
-  });
+  return call(name, loc, {&x, &index, &src...}, {d}, {},
+              [&](const Tensor& x, const Tensor& index, const T&... src, const std::vector<Tensor>&) {
+                const auto line = [&](const Tensor& t) {
+                  return x.dim() == 0 && t.dim() == 0 ? reshape_to(t, {1}) : t;
+                };
+                check_indices(index, x.dim() == 0 ? 1 : x.size(d), name, loc);
+                const std::vector<Tensor> lines{line(x), line(index), line(src)...};  // of 0-d tensors
+                std::vector<const Tensor*> operands;
+                for (const Tensor& t : lines) operands.push_back(&t);
+                const Tensor y = apply(o, operands, {d});
+                if (x.dim() > 0) return y;
+                return reshape_to(y, sizeof...(src) > 0 ? Sizes{} : index.sizes());
+              });
 }
 }  // namespace
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) {
+  require(x, "index_select", loc);
+  require_index(index, "index_select", loc);
+  KILN_CHECK(index.dim() <= 1 && (x.dim() > 0 || index.numel() == 1), invalid,
+             "index_select ({}): got index {} for {}, expected {}", loc.str(), index.type_str(), x.type_str(),
+             x.dim() > 0 ? "at most one dim" : "one index");
   return index_call("index_select", op("take"), dim, loc, x, index);
 }
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) {
@@ -395,8 +423,12 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) {
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
   return index_call("scatter_add", op("scatter_add"), dim, loc, x, index, src);
 }
-Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  return index_call("index_add", op("index_add"), dim, loc, x, index, src);
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha,
+                 Loc loc) {
+  require(src, "index_add", loc);
+  const bool plain = alpha.is_int && alpha.i == 1;
+  return index_call("index_add", op("index_add"), dim, loc, x, index,
+                    plain ? src : mul(TensorArg(src, loc), TensorArg(alpha, loc)));
 }
 
 // Methods.
@@ -409,76 +441,5 @@ Tensor Tensor::detach(Loc loc) const {
     return r;
   });
 }
-
-namespace {
-/// `update(scalars)` gives the new contents, in any dtype and any shape that broadcasts.
-template <typename Body>
-Tensor& in_place(const char* name, Loc loc, Tensor& self, const Tensor* other, std::vector<Scalar> scalars,
-                 Body&& update) {
-  require(self, name, loc);
-  if (other) {
-    require(*other, name, loc);
-    KILN_CHECK(broadcast_shapes(self, *other, name, loc) == self.sizes(), invalid,
-               "{} ({}): {} does not broadcast into {}", name, loc.str(), other->type_str(), self.type_str());
-  }
-  for (size_t d = 0; d < self.sizes().size(); ++d)
-    KILN_CHECK(self.sizes()[d] <= 1 || self.strides()[d] != 0, invalid,
-               "{} ({}): elements of {} share memory (write to a copy)", name, loc.str(), self.type_str());
-  const Tensor* operands[] = {&self, other};
-  call_many(name, loc, operands, {}, scalars, [&](const std::vector<Tensor>& s) {
-    const Tensor value = update(s);
-    KILN_CHECK(is_floating(self.dtype()) || !is_floating(value.dtype()), invalid,
-               "{} ({}): a {} result does not go into {}", name, loc.str(), dtype_name(value.dtype()),
-               self.type_str());
-    assign(self, expand_to(cast_to(value, self.dtype()), self.sizes()));
-    return std::vector<Tensor>{self};
-  });
-  return self;
-}
-}  // namespace
-
-Tensor& Tensor::copy_(const Tensor& src, Loc loc) {
-  return in_place("copy_", loc, *this, &src, {}, [&](const auto&) { return cast_to(src, dtype()); });
-}
-Tensor& Tensor::add_(const Tensor& other, double alpha, Loc loc) {
-  if (other.defined() && !is_floating(other.dtype())) {
-    KILN_CHECK(alpha == std::trunc(alpha), invalid, "add_ ({}): alpha is {} for {}, expected a whole number",
-               loc.str(), alpha, other.type_str());
-    require_fits(alpha, other.dtype(), "add_", loc);
-  }
-  return in_place("add_", loc, *this, &other, {alpha}, [&](const std::vector<Tensor>& s) {
-    return binary(op("add"), *this, binary(op("mul"), other, cast_to(s[0], other.dtype())), loc);
-  });
-}
-Tensor& Tensor::mul_(const Tensor& other, Loc loc) {
-  return in_place("mul_", loc, *this, &other, {}, [&](const auto&) {
-    // The derivative reads the factors, and eagerly the write takes their memory.
-    const Tensor self = tracing() || !grad_enabled() ? *this : copied(*this);
-    return binary(op("mul"), self, other.impl() == impl() ? self : other, loc);
-  });
-}
-Tensor& Tensor::mul_(double factor, Loc loc) {
-  return in_place("mul_", loc, *this, nullptr, {factor}, [&](const std::vector<Tensor>& s) {
-    return binary(op("mul"), *this, scalar_for(s[0], false, *this));
-  });
-}
-Tensor& Tensor::fill_(double value, Loc loc) {
-  if (defined()) require_fits(value, dtype(), "fill_", loc);
-  return in_place("fill_", loc, *this, nullptr, {value},
-                  [&](const std::vector<Tensor>& s) { return cast_to(s[0], dtype()); });
-}
-Tensor& Tensor::zero_(Loc loc) {
-  return in_place("zero_", loc, *this, nullptr, {}, [&](const auto&) { return constant(0, dtype(), {}); });
-}
-
-Tensor Tensor::to(DType t, Loc loc) const { return kiln::to(*this, t, loc); }
-Tensor Tensor::view(Sizes s, Loc loc) const { return kiln::view(*this, std::move(s), loc); }
-Tensor Tensor::reshape(Sizes s, Loc loc) const { return kiln::reshape(*this, std::move(s), loc); }
-Tensor Tensor::transpose(int64_t a, int64_t b, Loc loc) const { return kiln::transpose(*this, a, b, loc); }
-Tensor Tensor::permute(Sizes s, Loc loc) const { return kiln::permute(*this, std::move(s), loc); }
-Tensor Tensor::contiguous(Loc loc) const { return kiln::contiguous(*this, loc); }
-Tensor Tensor::clone(Loc loc) const { return kiln::clone(*this, loc); }
-Tensor Tensor::sum(Loc loc) const { return kiln::sum(*this, {}, false, loc); }
-Tensor Tensor::mean(Loc loc) const { return kiln::mean(*this, {}, false, loc); }
 
 }  // namespace kiln

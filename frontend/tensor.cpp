@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "frontend/cursor.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 
@@ -34,6 +35,13 @@ Tensor Tensor::from_bytes(const void* data, size_t count, DType dtype, Sizes siz
   KILN_CHECK(static_cast<size_t>(n) == count, invalid,
              "from_span ({}): got {} values for sizes [{}], expected {}", loc.str(), count,
              fmt::join(sizes, ","), n);
+  const Device device = get_default_device();
+  if (device.is_cuda()) {
+    const Sizes strides = contiguous_strides(sizes);
+    const detail::Scope scope("from_span", loc);
+    return Tensor(
+        detail::upload({{dtype, const_cast<void*>(data), std::move(sizes), strides}, nullptr}, device));
+  }
   const ImplPtr t = detail::make_impl(dtype, std::move(sizes));
   if (count > 0) std::memcpy(t->storage->data, data, count * dtype_size(dtype));
   return Tensor(t);
@@ -100,7 +108,10 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
-std::string Tensor::type_str() const { return defined() ? impl_->type().str() : "undefined"; }
+Device Tensor::device() const { return checked(*this, "device", {}).device; }
+std::string Tensor::type_str() const {
+  return defined() ? detail::type_text(impl_->type(), impl_->device) : "undefined";
+}
 const std::string& Tensor::name() const { return checked(*this, "name", {}).name; }
 void Tensor::set_name(std::string name) {
   checked(*this, "set_name", {});
@@ -114,7 +125,8 @@ auto one_element(const Tensor& x, Loc loc, F&& f) {
   checked(x, "item", loc);
   KILN_CHECK(x.numel() == 1, invalid, "item ({}): expected one element, got {}", loc.str(), x.type_str());
   detail::materialise(*x.impl(), "item", loc);
-  const TensorRef r = x.impl()->ref();
+  const HostTensor host = detail::fetch(*x.impl());
+  const TensorRef& r = host.ref;
   return dispatch(r.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
@@ -149,7 +161,7 @@ void Tensor::copy_to(void* out, DType dtype, Loc loc) const {
              "to_vector ({}): asked for {}, the tensor is {} (cast it with to())", loc.str(),
              dtype_name(dtype), type_str());
   detail::materialise(*impl_, "to_vector", loc);
-  copy_elements(impl_->ref(), {dtype, out, impl_->shape, contiguous_strides(impl_->shape)});
+  copy_elements(detail::fetch(*impl_).ref, {dtype, out, impl_->shape, contiguous_strides(impl_->shape)});
 }
 
 void* Tensor::data_checked(DType dtype, Loc loc) const {
@@ -158,7 +170,8 @@ void* Tensor::data_checked(DType dtype, Loc loc) const {
              "data_ptr ({}): asked for {}, the tensor is {} (cast it with to())", loc.str(),
              dtype_name(dtype), type_str());
   detail::materialise(*impl_, "data_ptr", loc);
-  return impl_->ref().data;
+  detail::let_write(*impl_->storage);  // who knows what it is for
+  return impl_->device_ref().data;
 }
 
 Tensor::operator bool() const { return item<double>() != 0; }
@@ -180,8 +193,8 @@ Tensor Tensor::grad() const { return Tensor(checked(*this, "grad", {}).grad); }
 void Tensor::set_grad(const Tensor& g, Loc loc) {
   checked(*this, "set_grad", loc);
   if (g.defined())
-    KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype(), invalid, "set_grad ({}): got {}, expected {}",
-               loc.str(), g.type_str(), type_str());
+    KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype() && g.device() == device(), invalid,
+               "set_grad ({}): got {}, expected {}", loc.str(), g.type_str(), type_str());
   if (detail::Cursor* c = detail::state().cursor) c->note_grad_set(*impl_);
   impl_->grad = g.impl_;
 }
@@ -204,9 +217,10 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
              detail::describe(*impl_));
   KILN_CHECK(gradient.defined() || numel() == 1, invalid,
              "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), type_str());
-  KILN_CHECK(!gradient.defined() || (gradient.sizes() == sizes() && gradient.dtype() == dtype()), invalid,
-             "backward ({}): gradient has another type; got {}, expected {}", loc.str(), gradient.type_str(),
-             type_str());
+  const bool fits = !gradient.defined() || (gradient.sizes() == sizes() && gradient.dtype() == dtype() &&
+                                            gradient.device() == device());
+  KILN_CHECK(fits, invalid, "backward ({}): gradient has another type; got {}, expected {}", loc.str(),
+             gradient.type_str(), type_str());
   detail::Cursor* c = detail::state().cursor;
   detail::GradWatch watch(loc);
   try {
@@ -227,6 +241,7 @@ HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook, Loc 
   detail::refresh_view(*impl_);
   KILN_CHECK(impl_->requires_grad, invalid, "register_hook ({}): {} does not require grad", loc.str(),
              type_str());
+  KILN_CHECK(hook, invalid, "register_hook ({}): the hook is an empty function", loc.str());
   if (detail::Cursor* c = detail::state().cursor) c->note_hook(*this, loc);
   static std::atomic<uint64_t> next_id{1};
   const uint64_t id = next_id++;

@@ -9,44 +9,17 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "ir/base/dtype.h"
-#include "ir/base/error.h"
+#include "frontend/tensor_args.h"
 
 namespace kiln {
-
-namespace detail {
-struct TensorImpl;
-}
-
-using Sizes = std::vector<int64_t>;
-
-/// The user's line, taken as a default argument by every op.
-using Loc = SourceLoc;
-
-/// How a tensor is created.
-struct TensorOptions {
-  DType dtype = DType::f32;
-  bool requires_grad = false;
-};
-
-/// Removes a hook. Dropping the handle does not: call remove().
-class HookHandle {
- public:
-  HookHandle() = default;
-  explicit HookHandle(std::function<void()> remove)
-      : remove_(std::make_shared<std::function<void()>>(std::move(remove))) {}
-  /// Idempotent.
-  void remove();
-
- private:
-  std::shared_ptr<std::function<void()>> remove_;
-};
 
 class Tensor {
  public:
@@ -54,7 +27,7 @@ class Tensor {
   Tensor() = default;
   explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  /// Copies `values` into a new tensor of `sizes`. Throws: invalid, when counts differ.
+  /// Copies `values` into a new tensor of `sizes` on the default device. Throws: invalid, when counts differ.
   template <typename T>
   static Tensor from_span(std::span<const T> values, Sizes sizes, Loc loc = Loc::current()) {
     return from_bytes(values.data(), values.size(), dtype_of<T>(), std::move(sizes), loc);
@@ -63,13 +36,15 @@ class Tensor {
   static Tensor from_vector(const std::vector<T>& values, Sizes sizes, Loc loc = Loc::current()) {
     return from_span(std::span<const T>(values), std::move(sizes), loc);
   }
-  /// Views caller's memory without a copy; `deleter` (may be empty) runs when the last view goes.
+  /// Views caller's memory, the CPU's, without a copy; `deleter` (may be empty) runs when the last view goes.
   /// Strides in elements; empty means contiguous.
   static Tensor from_blob(void* data, Sizes sizes, DType dtype, Sizes strides = {},
                           std::function<void(void*)> deleter = {}, Loc loc = Loc::current());
 
   bool defined() const { return impl_ != nullptr; }
   DType dtype() const;
+  Device device() const;
+  bool is_cuda() const { return device().is_cuda(); }
   const Sizes& sizes() const;
   /// Elements between neighbours per dim.
   const Sizes& strides() const;
@@ -78,7 +53,7 @@ class Tensor {
   int64_t dim() const;
   int64_t numel() const;
   bool is_contiguous() const;
-  /// "f32[64,128]", or "undefined".
+  /// "f32[64,128]", "f32[64,128] on cuda:0", or "undefined".
   std::string type_str() const;
   /// Name given by the module that owns it, e.g. "fc1.weight"; or "".
   const std::string& name() const;
@@ -108,7 +83,8 @@ class Tensor {
     }
     return out;
   }
-  /// Pointer to the first element (see strides()). Throws: invalid, when T is not the tensor's type.
+  /// Pointer to the first element (see strides()), in the memory of device(): the host cannot follow one of a
+  /// GPU. Throws: invalid, when T is not the tensor's type.
   template <typename T>
   T* data_ptr(Loc loc = Loc::current()) const {
     return static_cast<T*>(data_checked(dtype_of<T>(), loc));
@@ -130,17 +106,67 @@ class Tensor {
   void backward(const Tensor& gradient = {}, bool retain_graph = false, Loc loc = Loc::current()) const;
   /// Calls `hook` with the gradient of this tensor during backward; a defined result replaces it.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook, Loc loc = Loc::current());
+  /// One that returns nothing changes nothing.
+  template <typename F>
+  requires std::is_void_v<std::invoke_result_t<F, const Tensor&>> HookHandle
+  register_hook(F hook, Loc loc = Loc::current()) {
+    return register_hook(std::function<Tensor(const Tensor&)>([hook = std::move(hook)](const Tensor& g) {
+                           hook(g);
+                           return Tensor();
+                         }),
+                         loc);
+  }
   /// Same data, no history.
   Tensor detach(Loc loc = Loc::current()) const;
 
-  // In-place.
-  /// Copies `src` (broadcast, cast) into this tensor's memory.
+  // In-place. Each writes the result of the function of that name into this tensor's memory, and autograd
+  // follows it. Throws: invalid, where the result has another shape or category, where elements share memory,
+  // and for leaves that require grad (but under no_grad). Source: torch.Tensor's methods of the same names.
+  /// Copies `src` (broadcast, cast, from any device).
   Tensor& copy_(const Tensor& src, Loc loc = Loc::current());
   Tensor& add_(const Tensor& other, double alpha = 1, Loc loc = Loc::current());
+  Tensor& add_(Scalar number, Loc loc = Loc::current());
+  Tensor& sub_(const Tensor& other, double alpha = 1, Loc loc = Loc::current());
+  Tensor& sub_(Scalar number, Loc loc = Loc::current());
   Tensor& mul_(const Tensor& other, Loc loc = Loc::current());
-  Tensor& mul_(double factor, Loc loc = Loc::current());
-  Tensor& fill_(double value, Loc loc = Loc::current());
+  Tensor& mul_(Scalar factor, Loc loc = Loc::current());
+  Tensor& div_(const Tensor& other, Loc loc = Loc::current());
+  Tensor& div_(Scalar divisor, Loc loc = Loc::current());
+  Tensor& pow_(const Tensor& exponent, Loc loc = Loc::current());
+  Tensor& pow_(Scalar exponent, Loc loc = Loc::current());
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1, Loc loc = Loc::current());
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1, Loc loc = Loc::current());
+  Tensor& lerp_(const Tensor& end, double weight, Loc loc = Loc::current());
+  Tensor& clamp_(std::optional<double> lo, std::optional<double> hi, Loc loc = Loc::current());
+  Tensor& masked_fill_(const Tensor& mask, Scalar value, Loc loc = Loc::current());
+  Tensor& fill_(Scalar value, Loc loc = Loc::current());
   Tensor& zero_(Loc loc = Loc::current());
+  Tensor& neg_(Loc loc = Loc::current());
+  Tensor& abs_(Loc loc = Loc::current());
+  Tensor& exp_(Loc loc = Loc::current());
+  Tensor& log_(Loc loc = Loc::current());
+  Tensor& sqrt_(Loc loc = Loc::current());
+  Tensor& rsqrt_(Loc loc = Loc::current());
+  Tensor& reciprocal_(Loc loc = Loc::current());
+  Tensor& sigmoid_(Loc loc = Loc::current());
+  Tensor& tanh_(Loc loc = Loc::current());
+  Tensor& relu_(Loc loc = Loc::current());
+  Tensor& floor_(Loc loc = Loc::current());
+  Tensor& ceil_(Loc loc = Loc::current());
+  Tensor& round_(Loc loc = Loc::current());
+  /// Draws from the default generator.
+  Tensor& uniform_(double from = 0, double to = 1, Loc loc = Loc::current());
+  Tensor& normal_(double mean = 0, double std = 1, Loc loc = Loc::current());
+  Tensor& bernoulli_(double p = 0.5, Loc loc = Loc::current());
+
+  // Devices. Inside a compiled callable a transfer is a host read: the plan so far runs first.
+  /// This tensor if it is there already, else a copy, through which gradients flow back.
+  /// Throws: device, when there is no such GPU; unsupported, where a transfer inside a compiled callable
+  /// would have to be differentiated.
+  Tensor to(Device device, Loc loc = Loc::current()) const;
+  Tensor to(Device device, DType dtype, Loc loc = Loc::current()) const;
+  Tensor cuda(int index = 0, Loc loc = Loc::current()) const { return to(Device::cuda(index), loc); }
+  Tensor cpu(Loc loc = Loc::current()) const { return to(Device::cpu(), loc); }
 
   // Method forms of the commonest functions (ops.h has all).
   Tensor to(DType dtype, Loc loc = Loc::current()) const;
@@ -148,10 +174,52 @@ class Tensor {
   Tensor reshape(Sizes sizes, Loc loc = Loc::current()) const;
   Tensor transpose(int64_t a, int64_t b, Loc loc = Loc::current()) const;
   Tensor permute(Sizes dims, Loc loc = Loc::current()) const;
+  Tensor flatten(int64_t start = 0, int64_t end = -1, Loc loc = Loc::current()) const;
+  Tensor expand(Sizes sizes, Loc loc = Loc::current()) const;
+  Tensor squeeze(int64_t dim, Loc loc = Loc::current()) const;
+  Tensor unsqueeze(int64_t dim, Loc loc = Loc::current()) const;
+  Tensor select(int64_t dim, int64_t index, Loc loc = Loc::current()) const;
+  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1, Loc loc = Loc::current()) const;
   Tensor contiguous(Loc loc = Loc::current()) const;
   Tensor clone(Loc loc = Loc::current()) const;
-  Tensor sum(Loc loc = Loc::current()) const;
-  Tensor mean(Loc loc = Loc::current()) const;
+  Tensor t(Loc loc = Loc::current()) const;
+  Tensor squeeze(Loc loc = Loc::current()) const;
+  Tensor repeat(Sizes repeats, Loc loc = Loc::current()) const;
+  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0, Loc loc = Loc::current()) const;
+  std::vector<Tensor> split(int64_t size, int64_t dim = 0, Loc loc = Loc::current()) const;
+  std::vector<Tensor> unbind(int64_t dim = 0, Loc loc = Loc::current()) const;
+  Tensor index_select(int64_t dim, const Tensor& index, Loc loc = Loc::current()) const;
+  Tensor gather(int64_t dim, const Tensor& index, Loc loc = Loc::current()) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value, Loc loc = Loc::current()) const;
+  Tensor clamp(std::optional<double> lo, std::optional<double> hi = {}, Loc loc = Loc::current()) const;
+  Tensor pow(const TensorArg& exponent) const;
+  Tensor abs(Loc loc = Loc::current()) const;
+  Tensor exp(Loc loc = Loc::current()) const;
+  Tensor log(Loc loc = Loc::current()) const;
+  Tensor sqrt(Loc loc = Loc::current()) const;
+  Tensor square(Loc loc = Loc::current()) const;
+  Tensor relu(Loc loc = Loc::current()) const;
+  Tensor sigmoid(Loc loc = Loc::current()) const;
+  Tensor tanh(Loc loc = Loc::current()) const;
+  Tensor softmax(int64_t dim, Loc loc = Loc::current()) const;
+  Tensor log_softmax(int64_t dim, Loc loc = Loc::current()) const;
+  Tensor matmul(const Tensor& other, Loc loc = Loc::current()) const;
+  Tensor mm(const Tensor& other, Loc loc = Loc::current()) const;
+  Tensor cumsum(int64_t dim, Loc loc = Loc::current()) const;
+  Tensor sum(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor mean(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor var(Dims dims = {}, int64_t correction = 1, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor std(Dims dims = {}, int64_t correction = 1, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor all(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor any(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor amax(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor amin(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor max(Loc loc = Loc::current()) const;
+  Tensor min(Loc loc = Loc::current()) const;
+  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false, Loc loc = Loc::current()) const;
+  /// select(0, index).
+  Tensor operator[](const IndexArg& index) const;
 
   const std::shared_ptr<detail::TensorImpl>& impl() const { return impl_; }
 
@@ -169,34 +237,24 @@ class Tensor {
 /// Tensors by name, as state_dict() gives and load_state_dict() takes them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// A host number given to an op: a run-time value inside a compiled callable, never a constant of its code.
-struct Scalar {
-  bool is_int = false;
-  double d = 0;
-  int64_t i = 0;
-  Scalar(double v) : d(v) {}                                            // NOLINT
-  Scalar(float v) : d(v) {}                                             // NOLINT
-  Scalar(int v) : is_int(true), d(v), i(v) {}                           // NOLINT
-  Scalar(int64_t v) : is_int(true), d(static_cast<double>(v)), i(v) {}  // NOLINT
-  Scalar(bool v) : is_int(true), d(v), i(v) {}                          // NOLINT
-  double as_double() const { return is_int ? static_cast<double>(i) : d; }
-};
-
-/// An operand of an operator: a tensor or a number, with the line it stands on.
-struct TensorArg {
-  TensorArg(const Tensor& t, Loc l = Loc::current()) : tensor(&t), loc(l) {}  // NOLINT
-  template <typename T>
-  requires std::is_arithmetic_v<T> TensorArg(T v, Loc l = Loc::current()) : scalar(v), loc(l) {}  // NOLINT
-  const Tensor* tensor = nullptr;
-  Scalar scalar{0.0};
-  Loc loc;
-};
-
 Tensor operator+(const TensorArg& a, const TensorArg& b);
 Tensor operator-(const TensorArg& a, const TensorArg& b);
 Tensor operator*(const TensorArg& a, const TensorArg& b);
 Tensor operator/(const TensorArg& a, const TensorArg& b);
 Tensor operator-(const TensorArg& a);
+Tensor operator%(const TensorArg& a, const TensorArg& b);  ///< remainder
+// Elementwise, with a tensor of bool as result: `if (a == b)` works for one element alone.
+Tensor operator==(const TensorArg& a, const TensorArg& b);
+Tensor operator!=(const TensorArg& a, const TensorArg& b);
+Tensor operator<(const TensorArg& a, const TensorArg& b);
+Tensor operator<=(const TensorArg& a, const TensorArg& b);
+Tensor operator>(const TensorArg& a, const TensorArg& b);
+Tensor operator>=(const TensorArg& a, const TensorArg& b);
+// Of the bits of integers; logical for bool.
+Tensor operator&(const TensorArg& a, const TensorArg& b);
+Tensor operator|(const TensorArg& a, const TensorArg& b);
+Tensor operator^(const TensorArg& a, const TensorArg& b);
+Tensor operator~(const TensorArg& a);
 
 /// Numpy-like text of the elements. A host read inside a compiled callable.
 std::ostream& operator<<(std::ostream& out, const Tensor& t);

@@ -7,10 +7,13 @@
 
 namespace kiln::detail {
 
+/// Whether two elements lie in one place of memory.
+bool shares_elements(const TensorImpl& t);
+
 /// The contents of a view, given its base's.
-Value forward_view(Builder& b, Value base, const ViewChain& chain);
-/// The contents of the base after the elements that `chain` from step `from` shows are replaced by `update`.
+Value forward_view(Builder& b, Value base, const ViewChain::Steps& steps);
+/// The contents of the base after the elements that the steps show are replaced by `update`.
 /// Throws: unsupported, when elements of the view overlap.
-Value backward_view(Builder& b, Value base, const ViewChain& chain, size_t from, Value update);
+Value backward_view(Builder& b, Value base, const ViewChain::Steps& steps, Value update);
 
 }  // namespace kiln::detail

@@ -226,6 +226,18 @@ TEST_P(Functional, LayerNormByHand) {
             Floats(6, 0.0f));
   EXPECT_TRUE(same(values(apply([](const Tensor& x) { return rms_norm(x, {2}, {}, 0); }, vec({3, 4}))),
                    {3 / std::sqrt(12.5f), 4 / std::sqrt(12.5f)}));
+  EXPECT_EQ(rms_norm(vec({0x1p-11f}), {1}).item(), rms_norm(vec({0x1p-11f}), {1}, {}, 0x1p-23).item());
+}
+
+TEST(Halves, AreNormalisedInF32) {
+  const Tensor big = vec({300, 400}).to(DType::f16);
+  EXPECT_NEAR(values(rms_norm(big, {2}, {}, 0))[0], 300 / std::sqrt(125000.0), 1e-3);
+  EXPECT_TRUE(same(values(layer_norm(vec({-300, 300}).to(DType::f16), {2})), {-1, 1}));
+  const Tensor p = softmax(zeros({1, 400}, {DType::bf16}), 1);
+  EXPECT_EQ(p.dtype(), DType::bf16);
+  EXPECT_NEAR(values(p)[0], 1 / 400.0, 1e-5);
+  EXPECT_EQ(layer_norm(big, {2}, vec({1, 1})).dtype(), DType::f32);
+  EXPECT_EQ(l1_loss(full({1000}, 300.0, {DType::f16}), zeros({1000}, {DType::f16})).item(), 300);
 }
 
 TEST_P(Functional, Activations) {

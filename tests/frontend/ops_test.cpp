@@ -98,6 +98,54 @@ TEST(Reductions, EmptyAndScalar) {
   EXPECT_FLOAT_EQ(logsumexp(vec({1000, 1000}), {0}).item<float>(), 1000 + std::log(2.0f));
 }
 
+TEST(Elementwise, SumsAndProductsOfBoolAreLogical) {
+  const Tensor a = eq(ids({1, 1, 0, 0}), 1), b = eq(ids({1, 0, 1, 0}), 1);
+  const auto f = [](const Tensor& x, const Tensor& y) {
+    return cat({x + y, maximum(x, y), x * y, minimum(x, y)});
+  };
+  EXPECT_EQ(f(a, b).dtype(), DType::boolean);
+  const Floats want{1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0};
+  EXPECT_EQ(values(f(a, b)), want);
+  EXPECT_EQ(values(compile(f)(a, b)), want);
+  EXPECT_NE(error_of([&] { a - b; }), "no error");
+}
+
+TEST(Elementwise, WhatHasNoMeaningIsRefused) {
+  const Tensor n = ids({2, 3}), x = vec({1, 2});
+  EXPECT_ERROR(pow(n, -1), "invalid: pow (@): i64[2] to the power -1, expected none below 0 for integers");
+  EXPECT_EQ(values(pow(x, -1)), (Floats{1, 0.5}));
+  EXPECT_ERROR(clamp(x, std::nullopt, std::nullopt),
+               "invalid: clamp (@): got neither a lower nor an upper bound");
+}
+
+// A sum that took one product unrounded would not be zero, and exp(x - max(x)) might overflow.
+TEST(Elementwise, ProductsAreOneNumberForAllReaders) {
+  const auto compiled = compile([](const Tensor& a, const Tensor& b) { return a * a - b * b; });
+  const Tensor a = rand({1000});
+  EXPECT_EQ(values(compiled(a, a.clone())), Floats(1000, 0));
+  const auto share = compile([](const Tensor& a, const Tensor& b) {
+    const Tensor y = a * b;
+    return exp(y - amax(y, {1}, true));
+  });
+  const Tensor x = randn({8, 32}) * 1e5, s = randn({8, 1}) * 1e4;
+  for (float v : values(share(x, s))) EXPECT_LE(v, 1);
+}
+
+TEST(Indexing, NumbersAreLinesOfOne) {
+  const Tensor x = full({}, 5.0), at = Tensor::from_vector<int64_t>({0}, {}), wrong = ids({1});
+  EXPECT_EQ(gather(x, 0, at).sizes(), Sizes{});
+  EXPECT_EQ(values(gather(x, -1, ids({0, 0}))), (Floats{5, 5}));
+  EXPECT_EQ(values(index_select(x, 0, at)), (Floats{5}));
+  EXPECT_EQ(values(scatter_add(x, 0, ids({0, 0}), vec({1, 2}))), (Floats{8}));
+  EXPECT_ERROR(gather(x, 0, wrong), "invalid: gather (@): index 1 is out of range; expected 0 to 0");
+  const Tensor two = ids({0, 0}), square = two.reshape({1, 2}), v = vec({1, 2});
+  EXPECT_ERROR(index_select(x, 0, two),
+               "invalid: index_select (@): got index i64[2] for f32[], expected one index");
+  EXPECT_ERROR(index_select(v, 0, square),
+               "invalid: index_select (@): got index i64[1,2] for f32[2], expected at most one dim");
+  EXPECT_EQ(chunk(zeros({0, 2}), 3).size(), 3);
+}
+
 TEST(Views, ShareMemory) {
   Tensor x = mat({1, 2, 3, 4, 5, 6}, {2, 3});
   Tensor column = select(x, 1, 1), flat = view(x, {-1}), turned = t(x),
@@ -244,6 +292,39 @@ TEST_P(WrongIndex, BeforeAHostRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, WrongIndex, ::testing::Values(Backend::reference, Backend::native));
+
+TEST(Create, WhatCompiledCallablesMakeHasMemoryOfItsOwn) {
+  const auto made = [](const std::function<Tensor()>& f) {
+    auto fast = compile(f);
+    fast();
+    Tensor t = fast();
+    EXPECT_TRUE(t.is_contiguous());
+    t.mul_(2);
+    return values(t);
+  };
+  EXPECT_EQ(made([] { return full({2, 3}, -0.5); }), Floats(6, -1));
+  EXPECT_EQ(made([] { return ones({2, 2}); }), Floats(4, 2));
+  EXPECT_EQ(made([] {
+              Tensor t = full({3}, 2.0);
+              t.add_(ones({3}, {DType::i64}).to(t.dtype()));
+              return t;
+            }),
+            Floats(3, 6));
+}
+
+TEST(Halves, AreReadByCompiledCallables) {
+  for (const DType half : {DType::bf16, DType::f16}) {
+    const Tensor x = mat({1.5f, -2, 0.25f, 3, 4, -0.125f}, {2, 3}).to(half),
+                 w = mat({1, 2, 3}, {3, 1}).to(half);
+    const auto f = [](const Tensor& a, const Tensor& b) {
+      const Tensor wide = a.to(DType::f32);
+      return sum(exp(wide)) + matmul(wide, b.to(DType::f32)) * 2;
+    };
+    const Floats got = values(compile(f)(x, w)), want = values(f(x, w));
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4);
+    EXPECT_EQ(values(compile([](const Tensor& a) { return a.to(DType::f32); })(x)), values(x));
+  }
+}
 
 }  // namespace
 }  // namespace kiln

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ops that are given places share. Bodies only, never events.
+#pragma once
+
+#include "frontend/ops_detail.h"
+
+namespace kiln::detail {
+
+/// Throws: invalid, unless `index` is a tensor of integers.
+inline void require_index(const Tensor& index, const char* name, Loc loc) {
+  require(index, name, loc);
+  KILN_CHECK(index.dtype() == DType::i64 || index.dtype() == DType::i32, invalid,
+             "{} ({}): got index {}, expected i64 or i32", name, loc.str(), index.type_str());
+}
+/// A library's integer as a 0-d tensor of the dtype of `like`.
+inline Tensor number(const Tensor& like, int64_t v) { return lit(like, static_cast<double>(v)); }
+
+}  // namespace kiln::detail

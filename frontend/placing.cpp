@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes in which elements stand by their index: diagonals, padding, slices replaced, one-hot rows.
+
+#include "frontend/ops_detail.h"
+#include "frontend/shapes.h"
+
+namespace kiln {
+
+using namespace detail;  // NOLINT: the bodies are written in its vocabulary
+
+namespace {
+/// x with the two dims moved to the end, in order.
+Tensor matrices_last(const Tensor& x, int64_t a, int64_t b, Loc loc) {
+  return movedim(x, Sizes{a, b}, Sizes{-2, -1}, loc);
+}
+}  // namespace
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc loc) {
+  require(x, "diagonal", loc);
+  int64_t a = wrap_dim(dim1, x.dim(), "diagonal", loc), b = wrap_dim(dim2, x.dim(), "diagonal", loc);
+  KILN_CHECK(x.dim() >= 2 && a != b, invalid, "diagonal ({}): got {} and dims {} and {}, expected two dims",
+             loc.str(), x.type_str(), dim1, dim2);
+  if (x.strides()[static_cast<size_t>(a)] < x.strides()[static_cast<size_t>(b)]) {
+    std::swap(a, b);
+    offset = -offset;
+  }
+  const Tensor m = matrices_last(x, a, b, loc);
+  const int64_t rows = m.size(-2), columns = m.size(-1);
+  const int64_t n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - std::min(columns, offset))
+                                                     : std::min(rows + std::max(-rows, offset), columns));
+  const int64_t from = n == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
+  return slice(flatten(m, -2, -1, loc), -1, from, n == 0 ? 0 : from + (n - 1) * (columns + 1) + 1,
+               columns + 1, loc);
+}
+
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc loc) {
+  require(x, "diag_embed", loc);
+  KILN_CHECK(x.dim() >= 1, invalid, "diag_embed ({}): got {}, expected at least one dim", loc.str(),
+             x.type_str());
+  const int64_t a = wrap_dim(dim1, x.dim() + 1, "diag_embed", loc),
+                b = wrap_dim(dim2, x.dim() + 1, "diag_embed", loc), away = offset < 0 ? -offset : offset;
+  KILN_CHECK(a != b, invalid, "diag_embed ({}): dims {} and {} are the same", loc.str(), dim1, dim2);
+  const int64_t rank = x.dim() + 1, n = x.size(-1) + away;
+  const Tensor square = shape_call("diag_embed", loc, x, {offset}, [&] {
+    Sizes wide = x.sizes(), s = x.sizes();
+    wide.back() = n;
+    s.back() = n;
+    s.push_back(n);
+    wide.insert(offset >= 0 ? wide.end() : wide.end() - 1, 1);  // element i is of row i, or of column i
+    Shape low(x.sizes().size(), Dim(0)), high = low;
+    high.back() = away;
+    const Sizes interior(x.sizes().size(), 0);
+    const Tensor longer = away ? apply(op("pad"), {&x}, {low, high, interior, 0.0}) : x;
+    const Tensor over = binary(op("sub"), iota(rank - 1, s), iota(rank - 2, s));
+    const Tensor hit = binary(op("eq"), over, lit(over, static_cast<double>(offset)));
+    return select3(hit, reshape_to(longer, wide), lit(x, 0));
+  });
+  return movedim(square, Sizes{-2, -1}, Sizes{a, b}, loc);
+}
+
+Tensor diag(const Tensor& x, int64_t offset, Loc loc) {
+  require(x, "diag", loc);
+  KILN_CHECK(x.dim() == 1 || x.dim() == 2, invalid, "diag ({}): got {}, expected a vector or a matrix",
+             loc.str(), x.type_str());
+  return x.dim() == 1 ? diag_embed(x, offset, 0, 1, loc) : clone(diagonal(x, offset, 0, 1, loc), loc);
+}
+
+namespace {
+template <typename Keep>
+Tensor triangle_indices(const char* name, int64_t rows, int64_t columns, Loc loc, Keep&& keep) {
+  KILN_CHECK(rows >= 0 && columns >= 0, invalid, "{} ({}): bad sizes [{},{}]", name, loc.str(), rows,
+             columns);
+  std::vector<int64_t> r, c;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      if (keep(j - i)) r.push_back(i), c.push_back(j);
+  const auto n = static_cast<int64_t>(r.size());
+  r.insert(r.end(), c.begin(), c.end());
+  return Tensor::from_vector(r, {2, n}, loc);
+}
+}  // namespace
+
+Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, Loc loc) {
+  return triangle_indices("tril_indices", rows, columns, loc, [&](int64_t over) { return over <= offset; });
+}
+Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, Loc loc) {
+  return triangle_indices("triu_indices", rows, columns, loc, [&](int64_t over) { return over >= offset; });
+}
+
+Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t end,
+                     int64_t step, Loc loc) {
+  require(x, "slice_scatter", loc);
+  require(src, "slice_scatter", loc);
+  const int64_t d = wrap_dim(dim, x.dim(), "slice_scatter", loc);
+  KILN_CHECK(x.dim() > 0 && step > 0, invalid,
+             "slice_scatter ({}): got {} and step {}, expected at least one dim and step >= 1", loc.str(),
+             x.type_str(), step);
+  const int64_t size = x.size(d);
+  const auto limit = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
+  const int64_t from = limit(start), stop = std::max(from, limit(end)), by = std::min(step, size + 1),
+                n = (stop - from + by - 1) / by;
+  Sizes expected = x.sizes();
+  expected[static_cast<size_t>(d)] = n;
+  KILN_CHECK(src.sizes() == expected && src.dtype() == x.dtype(), invalid,
+             "slice_scatter ({}): got source {} for {}, expected {}[{}]", loc.str(), src.type_str(),
+             x.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","));
+  return call("slice_scatter", loc, {&x, &src}, {d, from, stop, by}, {}, [&](const auto&) {
+    Shape low(x.sizes().size(), Dim(0)), high = low;
+    Sizes interior(x.sizes().size(), 0);
+    low[static_cast<size_t>(d)] = n ? from : 0;
+    high[static_cast<size_t>(d)] = n ? size - from - (n - 1) * by - 1 : size;
+    interior[static_cast<size_t>(d)] = by - 1;
+    const Tensor all = constant_like(cast_to(src, DType::boolean), 1);
+    const Tensor mask = apply(op("pad"), {&all}, {low, high, interior, 0.0});
+    return select3(mask, apply(op("pad"), {&src}, {low, high, interior, 0.0}), x);
+  });
+}
+
+Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index, Loc loc) {
+  require(x, "select_scatter", loc);
+  require(src, "select_scatter", loc);
+  const int64_t n = x.size(dim, loc), i = index < 0 ? index + n : index;
+  KILN_CHECK(i >= 0 && i < n, invalid, "select_scatter ({}): index {} is out of range for dim {} of {}",
+             loc.str(), index, dim, x.type_str());
+  return slice_scatter(x, unsqueeze(src, wrap_dim(dim, x.dim(), "select_scatter", loc), loc), dim, i, i + 1,
+                       1, loc);
+}
+
+Tensor diff(const Tensor& x, int64_t n, int64_t dim, Loc loc) {
+  require(x, "diff", loc);
+  KILN_CHECK(n >= 0 && x.dim() > 0, invalid,
+             "diff ({}): got {} and n {}, expected at least one dim and n >= 0", loc.str(), x.type_str(), n);
+  Tensor y = x;
+  for (int64_t i = 0; i < n && y.size(dim, loc) > 0; ++i) {
+    const Tensor after = slice(y, dim, 1, INT64_MAX, 1, loc), before = slice(y, dim, 0, -1, 1, loc);
+    y = x.dtype() == DType::boolean ? ne(TensorArg(after, loc), TensorArg(before, loc))
+                                    : sub(TensorArg(after, loc), TensorArg(before, loc));
+  }
+  return y;
+}
+
+Tensor as_strided(const Tensor& x, const Sizes& sizes, const Sizes& strides, int64_t offset, Loc loc) {
+  require(x, "as_strided", loc);
+  KILN_CHECK(sizes.size() == strides.size() && offset >= 0, invalid,
+             "as_strided ({}): got {} sizes, {} strides and offset {}", loc.str(), sizes.size(),
+             strides.size(), offset);
+  KILN_CHECK(x.is_contiguous(), invalid, "as_strided ({}): {} of strides [{}] is not contiguous", loc.str(),
+             x.type_str(), fmt::join(x.strides(), ","));
+  const int64_t count = count_of(sizes, "as_strided", loc);
+  int64_t last = offset;
+  bool fits = true;
+  for (size_t i = 0; i < sizes.size() && count > 0; ++i) {
+    int64_t way = 0;
+    fits = fits && strides[i] >= 0 && !__builtin_mul_overflow(sizes[i] - 1, strides[i], &way) &&
+           !__builtin_add_overflow(last, way, &last);
+  }
+  KILN_CHECK(fits && (count == 0 || last < x.numel()), invalid,
+             "as_strided ({}): sizes [{}] of strides [{}] from {} on reach outside {}", loc.str(),
+             fmt::join(sizes, ","), fmt::join(strides, ","), offset, x.type_str());
+  Sizes ints = sizes;
+  ints.insert(ints.end(), strides.begin(), strides.end());
+  ints.push_back(offset);
+  return shape_call("as_strided", loc, x, ints, [&] {
+    Tensor at = lit(iota(0, {1}), static_cast<double>(offset));
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Tensor index = iota(static_cast<int64_t>(i), sizes);
+      at = add2(at, mul2(index, lit(index, static_cast<double>(strides[i]))));
+    }
+    const Tensor flat = reshape_to(x, {x.numel()});
+    return apply(op("take"), {&flat, &at}, {int64_t{0}});
+  });
+}
+
+Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim, Loc loc) {
+  require(x, "take_along_dim", loc);
+  require(index, "take_along_dim", loc);
+  if (!dim) return gather(flatten(x, 0, -1, loc), 0, flatten(index, 0, -1, loc), loc);
+  KILN_CHECK(x.dim() == index.dim(), invalid,
+             "take_along_dim ({}): got {} and index {}, expected as many dims", loc.str(), x.type_str(),
+             index.type_str());
+  const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim", loc);
+  Sizes wide = x.sizes(), places = index.sizes();
+  for (size_t i = 0; i < wide.size(); ++i) {
+    if (static_cast<int64_t>(i) == d) continue;
+    KILN_CHECK(wide[i] == places[i] || wide[i] == 1 || places[i] == 1, invalid,
+               "take_along_dim ({}): shapes do not broadcast beside dim {}; got {} and {}", loc.str(), *dim,
+               x.type_str(), index.type_str());
+    wide[i] = places[i] = wide[i] == 1 ? places[i] : wide[i];
+  }
+  return gather(expand(x, wide, loc), d, expand(index, places, loc), loc);
+}
+
+namespace {
+void require_integers(const Tensor& x, const char* name, Loc loc) {
+  require(x, name, loc);
+  KILN_CHECK(!is_floating(x.dtype()) && x.dtype() != DType::boolean, invalid,
+             "{} ({}): got {}, expected integers", name, loc.str(), x.type_str());
+}
+/// One more than the largest, 0 of nothing: a host read.
+int64_t numbers_used(const Tensor& x, Loc loc) {
+  return x.numel() == 0 ? 0 : amax(x, {}, false, loc).item<int64_t>(loc) + 1;
+}
+}  // namespace
+
+Tensor one_hot(const Tensor& index, int64_t classes, Loc loc) {
+  require_integers(index, "one_hot", loc);
+  KILN_CHECK(classes >= -1, invalid, "one_hot ({}): {} classes", loc.str(), classes);
+  KILN_CHECK(classes > 0 || index.numel() > 0, invalid, "one_hot ({}): how many classes {} has is not known",
+             loc.str(), index.type_str());
+  const int64_t n = classes >= 0 ? classes : std::max<int64_t>(1, numbers_used(index, loc));
+  return shape_call("one_hot", loc, index, {n}, [&] {
+    check_indices(index, n, "one_hot", loc);
+    Sizes column = index.sizes(), rows = index.sizes();
+    column.push_back(1);
+    rows.push_back(n);
+    const Tensor at = reshape_to(cast_to(index, DType::i64), column);
+    return cast_to(binary(op("eq"), iota(index.dim(), rows), at), DType::i64);
+  });
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength, Loc loc) {
+  require_integers(x, "bincount", loc);
+  KILN_CHECK(x.dim() == 1 && minlength >= 0, invalid,
+             "bincount ({}): got {} and minlength {}, expected a vector and none below 0", loc.str(),
+             x.type_str(), minlength);
+  KILN_CHECK(!weights.defined() || weights.sizes() == x.sizes(), invalid,
+             "bincount ({}): got weights {} for {}", loc.str(), weights.type_str(), x.type_str());
+  const int64_t n = std::max(minlength, numbers_used(x, loc));
+  const Tensor* operands[] = {&x, &weights};
+  return call({"bincount", loc, operands, {&n, 1}, {}}, [&](const auto&) {
+    check_indices(x, std::max<int64_t>(n, 1), "bincount", loc);
+    const Tensor index = cast_to(x, DType::i64);
+    Tensor each = constant_like(index, 1);
+    if (weights.defined()) each = is_floating(weights.dtype()) ? weights : cast_to(weights, DType::f64);
+    const Tensor none = expand_to(lit(each, 0), {n});
+    return apply(op("index_add"), {&none, &index, &each}, {int64_t{0}});
+  });
+}
+
+}  // namespace kiln

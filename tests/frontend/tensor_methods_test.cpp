@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods and operators: each gives what the function of its name gives, and errors name the caller's line.
+#include "frontend/functional.h"
+#include "frontend/linalg.h"
+#include "frontend/ops_sort.h"
+#include "frontend/reductions.h"
+#include "frontend/shapes.h"
+#include "tests/frontend/everywhere.h"
+
+namespace kiln {
+namespace {
+
+using namespace kiln::testing;  // NOLINT
+
+const Tensor& x() {
+  static const Tensor t = mat({1, 4, 2, 3, 0.5f, 6}, {2, 3});
+  return t;
+}
+
+void expect_same(const Tensor& got, const Tensor& want, const char* name) {
+  EXPECT_EQ(got.type_str(), want.type_str()) << name;
+  EXPECT_EQ(doubles(got), doubles(want)) << name;
+}
+
+TEST(Methods, OneOperand) {
+#define SAME(name) expect_same(x().name(), name(x()), #name)
+  SAME(t);
+  SAME(squeeze);
+  SAME(abs);
+  SAME(exp);
+  SAME(log);
+  SAME(sqrt);
+  SAME(square);
+  SAME(relu);
+  SAME(sigmoid);
+  SAME(tanh);
+  SAME(max);
+  SAME(min);
+  SAME(sum);
+  SAME(mean);
+  SAME(var);
+  SAME(std);
+  SAME(all);
+  SAME(any);
+  SAME(amax);
+  SAME(amin);
+  SAME(argmax);
+  SAME(argmin);
+#undef SAME
+}
+
+TEST(Methods, ArgumentsStandWhereTheFunctionsHaveThem) {
+#define SAME(name, ...) expect_same(x().name(__VA_ARGS__), name(x(), __VA_ARGS__), #name)
+  expect_same(x().repeat({2, 1}), repeat(x(), {2, 1}), "repeat");
+  SAME(index_select, 1, ids({2, 0}));
+  SAME(gather, 1, ids({1, 0}).reshape({2, 1}));
+  SAME(masked_fill, x() > 2, 7);
+  SAME(clamp, 1, 3);
+  SAME(softmax, 1);
+  SAME(log_softmax, 0);
+  SAME(cumsum, 1);
+  SAME(sum, 1, true);
+  expect_same(x().mean({0, 1}, true), mean(x(), {0, 1}, true), "mean");
+  SAME(var, 1, 0, true);
+  SAME(std, 0, 1, false);
+  SAME(all, 1, true);
+  SAME(any, 1, true);
+  SAME(amax, 0, true);
+  SAME(amin, -1);
+  SAME(argmax, 1, true);
+  SAME(argmin, 0);
+#undef SAME
+  expect_same(x().pow(2), pow(x(), 2), "pow");
+  expect_same(x().matmul(x().t()), matmul(x(), t(x())), "matmul");
+  expect_same(x().mm(x().t()), mm(x(), t(x())), "mm");
+  expect_same(x().chunk(3, 1)[2], chunk(x(), 3, 1)[2], "chunk");
+  expect_same(x().split(2, 1)[1], split(x(), 2, 1)[1], "split");
+  expect_same(x().unbind(1)[1], unbind(x(), 1)[1], "unbind");
+}
+
+TEST(Operators, CompareAndCombine) {
+  const Tensor a = ids({1, 5, 6}), b = ids({1, 3, 7});
+  expect_same(a == b, eq(a, b), "==");
+  expect_same(a != 5, ne(a, 5), "!=");
+  expect_same(a < b, lt(a, b), "<");
+  expect_same(a <= 5, le(a, 5), "<=");
+  expect_same(5 > a, gt(5, a), ">");
+  expect_same(a >= b, ge(a, b), ">=");
+  expect_same(a % 4, remainder(a, 4), "%");
+  EXPECT_EQ(values(a & b), (Floats{1, 1, 6}));
+  EXPECT_EQ(values(a | 8), (Floats{9, 13, 14}));
+  EXPECT_EQ(values(a ^ b), (Floats{0, 6, 1}));
+  EXPECT_EQ(values(~a), (Floats{-2, -6, -7}));
+  EXPECT_EQ(values(~(a == b)), (Floats{0, 1, 1}));
+  EXPECT_EQ(values((a > 1) & (b > 3)), (Floats{0, 0, 1}));
+  EXPECT_EQ(values(x()[1]), (Floats{3, 0.5f, 6}));
+  EXPECT_EQ((x()[-1][0].item()), 3);
+  // What an evaluation counts.
+  EXPECT_EQ((mat({1, 2, 4, 3, 9, 8}, {3, 2}).argmax(1) == ids({1, 1, 0})).sum().item<int64_t>(), 2);
+}
+
+TEST(Operators, ErrorsNameTheLine) {
+  const Tensor a = x(), b = vec({1, 2});
+  EXPECT_ERROR(a == b, "invalid: eq (@): shapes do not broadcast; got f32[2,3] and f32[2]");
+  EXPECT_ERROR(a[5], "invalid: select (@): index 5 is out of range for dim 0 of f32[2,3]");
+  EXPECT_ERROR(a.sum(4), "invalid: sum (@): dim 4 is out of range; expected -2 to 1");
+}
+
+TEST(Create, TensorTakesItsTypeFromTheValues) {
+  expect_same(tensor({1.5, 2.0}), vec({1.5f, 2}), "floats");
+  expect_same(tensor({1, 2}), ids({1, 2}), "integers");
+  expect_same(tensor({true, false}), eq(ids({1, 0}), 1), "bool");
+}
+
+TEST(Hooks, MayReturnNothing) {
+  Tensor w = vec({1, 2}, true);
+  Floats seen;
+  w.register_hook([&](const Tensor& g) { seen = values(g); });
+  (w * 3).sum().backward();
+  EXPECT_EQ(seen, (Floats{3, 3}));
+  EXPECT_EQ(values(w.grad()), (Floats{3, 3}));
+}
+
+}  // namespace
+}  // namespace kiln
