@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "frontend/boundary.h"
+#include "frontend/checkpoint_region.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 #include "ir/autodiff.h"
@@ -35,19 +37,36 @@ class TraceSwitch {
 class EagerBuilder : public Builder {
  public:
   using Builder::emit;
+  /// What `region` has to make again, if that is set, is input `input` of its `node`, or the result.
+  struct Source {
+    const GradNode* node = nullptr;
+    int input = -1;
+  };
   Value add(Tensor t, uint32_t version = 0, bool saved = false, SourceLoc loc = {}) {
-    values_.push_back({std::move(t), version, saved, loc});
+    return add_saved(std::move(t), version, saved, loc, {});
+  }
+  Value add_saved(Tensor t, uint32_t version, bool saved, SourceLoc loc, Source source) {
+    values_.push_back({std::move(t), version, saved, loc, source});
     return {static_cast<int32_t>(values_.size()) - 1};
+  }
+  /// The memory of `v`, which a region made, is known from who read it outside.
+  void supply(Value v, const ImplPtr& saved, uint32_t version) {
+    Entry& e = values_[static_cast<size_t>(v.id)];
+    e.tensor = Tensor(saved);
+    e.version = version;
+    e.source = {};
   }
   Value emit(Op o, std::span<const Value> in, Attrs attrs) override {
     std::vector<const Tensor*> operands;
     for (Value v : in) operands.push_back(&read(v));
+    const DeviceScope device(device_);
     Tensor out = eager_apply(o, operands, std::move(attrs));
     return add(std::move(out));
   }
   Type type(Value v) const override { return values_[v.id].tensor.impl()->type(); }
-  const Tensor& read(Value v) const {
-    const Entry& e = values_[v.id];
+  const Tensor& read(Value v) {
+    Entry& e = values_[v.id];
+    if (e.source.node && e.source.node->region && !e.tensor.impl()->storage) make_again(e);
     KILN_CHECK(e.tensor.defined(), internal, "a value without data was read by a derivative");
     KILN_CHECK(
         !e.saved || e.tensor.impl()->storage->version == e.version, invalid,
@@ -55,6 +74,13 @@ class EagerBuilder : public Builder {
         e.tensor.type_str(), e.loc.known() ? e.loc.str() : "an unknown line");
     return e.tensor;
   }
+  /// What is emitted from here on belongs to `v`, the result of `node`.
+  void go_to(Value v, const GradNode* node) {
+    device_ = device(v);
+    if (node && node->region) forget_all_but(node->region.get());
+  }
+  Device device(Value v) const { return values_[v.id].tensor.impl()->device; }
+  ~EagerBuilder() override { forget_all_but(nullptr); }
 
  private:
   struct Entry {
@@ -62,8 +88,32 @@ class EagerBuilder : public Builder {
     uint32_t version;
     bool saved;
     SourceLoc loc;
+    Source source;
   };
+
+  void make_again(Entry& e) {
+    const GradNode& n = *e.source.node;
+    const GradNode& again = n.region->again(n);
+    const bool result = e.source.input < 0;
+    const auto input = static_cast<size_t>(std::max(e.source.input, 0));
+    restored_[n.region].emplace_back(&e - values_.data(), e.tensor);
+    e.tensor = Tensor(result ? again.saved_output : again.inputs[input].saved);
+    e.version = result ? again.output_version : again.inputs[input].version;
+  }
+  /// The walk has left the other regions: one at a time is in memory.
+  void forget_all_but(const CheckpointRegion* region) {
+    std::erase_if(restored_, [&](const auto& made) {
+      if (made.first.get() == region) return false;
+      for (const auto& [entry, shell] : made.second) values_[static_cast<size_t>(entry)].tensor = shell;
+      made.first->forget();
+      return true;
+    });
+  }
+
   std::vector<Entry> values_;
+  /// Per region that has run again, the entries that got memory, with what they were without.
+  std::map<std::shared_ptr<CheckpointRegion>, std::vector<std::pair<ptrdiff_t, Tensor>>> restored_;
+  Device device_ = {};
 };
 
 /// The part of the tape that a root needs, numbered as values of an EagerBuilder.
@@ -100,6 +150,7 @@ class Tape {
       n->released = true;
       n->inputs.clear();
       n->saved_output.reset();
+      n->region.reset();
     }
   }
 
@@ -128,8 +179,8 @@ class Tape {
 
   void number(const std::shared_ptr<GradNode>& n) {
     TapeEntry e{n->op, {}, {}, &n->attrs, n->loc};
-    for (const GradEdge& in : n->inputs) e.in.push_back(value_for(in, n->loc));
-    e.out = b_.add(Tensor(n->saved_output), n->output_version, true, n->loc);
+    for (size_t i = 0; i < n->inputs.size(); ++i) e.in.push_back(value_for(*n, i));
+    e.out = b_.add_saved(Tensor(n->saved_output), n->output_version, true, n->loc, {n.get(), -1});
     value_of[n.get()] = e.out;
     node_of[e.out.id] = n.get();
     if (n->boundary) return join(*n, e);
@@ -169,12 +220,18 @@ class Tape {
   }
 
   /// One value per producing node or leaf, so that gradients meet; other operands each have their own.
-  Value value_for(const GradEdge& in, SourceLoc loc) {
-    if (in.node) return value_of.at(in.node.get());
-    if (!in.leaf) return b_.add(Tensor(in.saved), in.version, true, loc);
+  Value value_for(const GradNode& n, size_t i) {
+    const GradEdge& in = n.inputs[i];
+    if (in.node) {
+      const Value v = value_of.at(in.node.get());
+      if (in.node->region && in.node->region != n.region && in.saved->storage)
+        b_.supply(v, in.saved, in.version);
+      return v;
+    }
+    if (!in.leaf) return b_.add_saved(Tensor(in.saved), in.version, true, n.loc, {&n, static_cast<int>(i)});
     const auto it = leaf_values_.find(in.leaf.get());
     if (it != leaf_values_.end()) return it->second;
-    const Value v = b_.add(Tensor(in.saved), in.version, true, loc);
+    const Value v = b_.add(Tensor(in.saved), in.version, true, n.loc);
     leaf_values_[in.leaf.get()] = v;
     leaf_of[v.id] = in.leaf;
     return v;
@@ -191,6 +248,7 @@ class Tape {
 
 Tensor seed_gradient(const Tensor& like, const Tensor& gradient, SourceLoc loc) {
   const TensorImpl& r = *like.impl();
+  const DeviceScope device(r.device);
   if (!gradient.defined()) {
     KILN_CHECK(like.numel() == 1, invalid,
                "backward ({}): the tensor is {}, not a scalar (pass its gradient)", loc.str(), describe(r));
@@ -257,8 +315,9 @@ Tensor run_hooks(const HookList& hooks, Tensor g) {
   for (const HookEntry& h : HookList(hooks)) {
     const Tensor replaced = h.fn(g);
     if (!replaced.defined()) continue;
-    KILN_CHECK(replaced.sizes() == g.sizes() && replaced.dtype() == g.dtype(), invalid,
-               "hook: returned {} for a gradient of {}", replaced.type_str(), g.type_str());
+    const bool fits =
+        replaced.sizes() == g.sizes() && replaced.dtype() == g.dtype() && replaced.device() == g.device();
+    KILN_CHECK(fits, invalid, "hook: returned {} for a gradient of {}", replaced.type_str(), g.type_str());
     materialise(*replaced.impl(), "hook", state().user_loc());
     g = replaced;
   }
@@ -278,7 +337,13 @@ void backward_from(const std::shared_ptr<GradNode>& node, const Tensor& like, co
     request.tape = tape.entries;
     request.seeds = {{tape.value_of.at(node.get()), b.add(seed_gradient(like, gradient, loc))}};
     request.needs_grad = [&](Value v) { return tape.node_of.count(v.id) || tape.leaf_of.count(v.id); };
+    request.on_entry = [&](const TapeEntry& e) {
+      const Value v = e.region ? e.outs[0] : e.out;
+      b.go_to(v, tape.node_of.at(v.id));
+    };
     request.on_grad = [&](Value v, Value g) {
+      if (b.device(v) != b.device(g))  // a number that met tensors of a GPU
+        g = b.add(Tensor(transferred(*b.read(g).impl(), b.device(v))));
       const HookList* hooks = tape.hooks_of(v);
       if (hooks && !hooks->empty()) g = b.add(run_hooks(*hooks, b.read(g)));
       const auto leaf = tape.leaf_of.find(v.id);

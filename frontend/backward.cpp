@@ -6,6 +6,7 @@
 
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
+#include "frontend/region_builder.h"
 #include "ir/autodiff.h"
 
 namespace kiln::detail {
@@ -13,11 +14,10 @@ namespace kiln::detail {
 namespace {
 
 /// Emits into a graph that already holds a prefix of what will be emitted.
-class ResumingBuilder : public Builder {
+class ResumingBuilder : public RegionBuilder {
  public:
-  ResumingBuilder(Graph& g, size_t next) : graph_(g), next_(next) {}
-  using Builder::emit;
-  Value emit(Op o, std::span<const Value> in, Attrs attrs) override {
+  ResumingBuilder(Recorder& r, size_t next) : RegionBuilder(r), graph_(r.graph), next_(next) {}
+  Value append(Op o, std::span<const Value> in, Attrs attrs) override {
     if (next_ == graph_.nodes.size()) {
       ++next_;
       return graph_.add_node(o, in, std::move(attrs), origin);
@@ -48,6 +48,7 @@ size_t node_at(const Graph& g, int value_count) {
 
 bool Cursor::backward_matches(const Event& e, const Tensor& root, const Tensor& gradient) const {
   if (e.kind != EventKind::backward || slot_of(*root.impl()) != e.operands[0]) return false;
+  if (e.tf32 != allows_tf32()) return false;
   if (!hook_counts_match(e)) return false;
   if (!gradient.defined()) return e.operands[1] == kAbsent;
   const Slot s = slot_of(*gradient.impl());
@@ -195,6 +196,7 @@ void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool reta
   if (leaves_trace(recorder_->read(slot_of(*root.impl()), origin())))
     return backward_outside(nullptr, root, gradient, retain_graph, loc, watch);
   Event& e = open_event(EventKind::backward, "backward", loc);
+  e.device = root.device();
   const Slot seed = gradient.defined() ? bind_operand(e, gradient, 1) : kAbsent;
   e.operands = {slot_of(*root.impl()), seed};
   e.ints = {retain_graph};
@@ -255,7 +257,8 @@ Value Cursor::record_hook(Slot slot, size_t index, Value g) {
   info.value = g;
   info.type = recorder_->graph.type(g);
   info.leaf = true;
-  const Tensor handle = new_handle(recorder_->add_slot(info), contiguous_prototype(info.type));
+  const Tensor handle =
+      new_handle(recorder_->add_slot(info), contiguous_prototype(info.type, false, stage_device()));
   h.operands = {slot};
   h.ints = {static_cast<int64_t>(index), static_cast<int64_t>(hooks_of(slot).size())};
   h.results.push_back({-1, std::make_shared<TensorImpl>(*handle.impl()), handle.impl()});
@@ -302,7 +305,7 @@ void Cursor::record_backward(const Event& begin, GradWatch& watch) {
   }
   const std::vector<std::pair<Value, size_t>> done = finished_hooks(begin);
   const size_t first = node_at(r.graph, begin.value_count);
-  ResumingBuilder b(r.graph, first);
+  ResumingBuilder b(r, first);
   b.origin = origin();
   const Value root = r.slots[begin.operands[0]].value;
   KILN_CHECK(
@@ -320,9 +323,11 @@ void Cursor::record_backward(const Event& begin, GradWatch& watch) {
   request.needs_grad = [&](Value v) { return r.wants_grad(v); };
   request.on_entry = [&](const TapeEntry& e) {
     b.origin = nodes[static_cast<size_t>(&e - tape.data())].origin;
+    b.go_to(e.out);
   };
   size_t hook_calls = 0;
   request.on_grad = [&](Value v, Value g) {
+    b.arrived(g);
     const auto hooked = r.hooked.find(v.id);
     if (hooked == r.hooked.end()) return g;
     const size_t count = hooks_of(hooked->second).size();
@@ -335,6 +340,7 @@ void Cursor::record_backward(const Event& begin, GradWatch& watch) {
         b.skip_to_end();
       }
     }
+    b.arrived(g);
     return g;
   };
   std::vector<std::pair<Slot, Value>> leaf_grads;
@@ -369,7 +375,7 @@ void Cursor::record_leaf_grads(const std::vector<std::pair<Slot, Value>>& leaf_g
     info.value = g;
     info.type = r.graph.type(g);
     info.leaf = true;
-    const Tensor handle = new_handle(r.add_slot(info), contiguous_prototype(info.type));
+    const Tensor handle = new_handle(r.add_slot(info), contiguous_prototype(info.type, false, impl->device));
     e.operands.insert(e.operands.end(), {leaf, kAbsent});
     e.ints.push_back(index);
     e.results.push_back({-1, std::make_shared<TensorImpl>(*handle.impl()), handle.impl()});

@@ -15,6 +15,6 @@ std::unique_ptr<Program> check_against_reference(std::unique_ptr<Program> progra
 
 /// Throws: invalid, when a result is not finite: the first op that made NaN from other values, or Inf from
 /// finite ones.
-std::unique_ptr<Program> check_for_nonfinite(std::unique_ptr<Program> program, const Graph& g);
+std::unique_ptr<Program> check_for_nonfinite(std::unique_ptr<Program> program, const Graph& g, Device device);
 
 }  // namespace kiln::detail

@@ -4,6 +4,7 @@
 #include "frontend/cursor.h"
 #include "frontend/ops_detail.h"
 #include "ir/bucket_layout.h"
+#include "runtime/cuda/collectives.h"
 
 namespace kiln::detail {
 
@@ -32,6 +33,10 @@ std::vector<std::shared_ptr<const CommunicationPlan>> plans_of(std::vector<Plann
 }
 
 }  // namespace
+
+Device side_of(const ProcessGroup& group, Device device) {
+  return works_on_device(group) ? device : Device::cpu();
+}
 
 Communication communication_of(const Graph& g) {
   Communication c;
@@ -73,9 +78,11 @@ GroupScope::GroupScope(std::span<const std::shared_ptr<Communicator>> communicat
   for (const auto& c : communicators) s.groups.push_back(&c->group());
   s.announce = nullptr;
   if (calls.plans.empty()) return;
-  s.announce = [communicators, plans = calls.plans]() mutable {
+  s.announce = [communicators, plans = calls.plans](bool replayed) mutable {
     for (size_t i = 0; i < plans.size(); ++i)
-      if (plans[i]) communicators[i]->begin_call(plans[i], {"agreement", plans[i]->collectives[0].loc});
+      if (plans[i])
+        communicators[i]->begin_call(replayed ? in_graph(*plans[i]) : plans[i],
+                                     {"agreement", plans[i]->collectives[0].loc});
     plans.clear();
   };
 }
@@ -144,8 +151,10 @@ void Cursor::note_communicator(const std::shared_ptr<Communicator>& c) {
 
 /// Ranks that communicate choose their kernels' schedules together, and build nothing for a group that is
 /// broken: a build may take longer than any of them would wait.
-StageOptions Cursor::options_among_ranks() const {
+StageOptions Cursor::options_among_ranks(const Stage& stage) const {
   StageOptions options = trie_.options;
+  options.device = stage.device;
+  options.tf32 = stage.tf32;
   const auto all = communicators();
   if (all.empty()) return options;
   ProcessGroup& group = all[0]->group();

@@ -36,11 +36,14 @@ class GroupScope {
 
  private:
   std::vector<ProcessGroup*> groups_before_;
-  std::function<void()> announce_before_;
+  std::function<void(bool)> announce_before_;
 };
 
 /// The group that distributed::init_process_group has made; null without.
 std::shared_ptr<ProcessGroup> process_group();
+
+/// The device whose memory `group` sends, for tensors that lie on `device`.
+Device side_of(const ProcessGroup& group, Device device);
 
 /// A bucket of an eager backward: the types of its tensors, and the dtype that they are sent as.
 struct SentBucket {

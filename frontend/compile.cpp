@@ -2,6 +2,7 @@
 #include "frontend/compile.h"
 
 #include "frontend/cursor.h"
+#include "frontend/late.h"
 #include "ir/base/options.h"
 #include "runtime/machine.h"
 #include "runtime/profiler.h"
@@ -10,6 +11,10 @@
 namespace kiln::detail {
 
 std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
+  KILN_CHECK(o.threads >= 0, invalid, "compile ({}): threads is {}, expected at least 0", loc.str(),
+             o.threads);
+  KILN_CHECK(o.max_builds >= 1, invalid, "compile ({}): max_builds is {}, expected at least 1", loc.str(),
+             o.max_builds);
   const std::string mode = option("KILN_COMPILE");
   if (mode == "off") return nullptr;
   auto trie = std::make_shared<Trie>();
@@ -23,6 +28,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.threads = o.threads;
   s.frozen = o.frozen;
   s.split = o.split;
+  if (o.mode == Mode::reduce_overhead) s.graphed = std::make_shared<GraphedPrograms>();
   const bool fast = o.tune == Tune::by_switch ? option("KILN_TUNE") == "fast" : o.tune == Tune::fast;
   s.tune.level = fast ? TuneLevel::fast : TuneLevel::off;
   s.tune.budget_s = static_cast<double>(option_int("KILN_TUNE_BUDGET_S"));
@@ -35,6 +41,7 @@ CallableStats trie_stats(Trie& trie) {
   CallableStats stats;
   stats.calls = trie.calls;
   if (const auto& p = trie.options.profiler) stats.profile = p->table(machine_limits(default_threads()));
+  if (const auto& graphed = trie.options.graphed) stats.graphs = graphed->count();
   std::lock_guard lock(trie.mutex);
   for (const BuildRecord& b : trie.builds) {
     stats.builds.push_back({b.reason,
@@ -67,6 +74,7 @@ struct CompiledCall::Impl {
 
 /// Inside another trace the callable is inlined: its ops become events of the outer one.
 CompiledCall::CompiledCall(Trie* trie) {
+  if (!state().open) report_late();
   if (trie && !tracing()) impl_ = std::make_unique<Impl>(*trie);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "frontend/frozen.h"
+#include "frontend/graphed.h"
 #include "frontend/tensor.h"
 #include "ir/split_buckets.h"
 
@@ -31,9 +32,18 @@ enum class Tune : uint8_t {
   fast,       ///< a few candidates of each kernel are measured, for at most KILN_TUNE_BUDGET_S
 };
 
+/// How much is done to keep the host out of the way.
+enum class Mode : uint8_t {
+  standard,
+  /// On a GPU the launches of a program are recorded as a CUDA graph at its second call, and replayed from
+  /// then on. Memory of the programs is kept between calls. Source: torch.compile's mode of that name.
+  reduce_overhead,
+};
+
 struct CompileOptions {
   std::string name = "step";
   Backend backend = Backend::native;
+  Mode mode = Mode::standard;
   bool full_graph = false;      ///< a host read inside the callable is an error
   bool check_numerics = false;  ///< name the first op that makes a NaN or Inf
   int max_builds = 16;          ///< more distinct traces than this are an error
@@ -83,6 +93,7 @@ double limit_seconds(const Build& build, int threads = 0);
 
 struct CallableStats {
   uint64_t calls = 0;
+  std::vector<GraphedProgram> graphs;  ///< with Mode::reduce_overhead
   std::vector<Build> builds;
   std::string
       profile;  ///< with CompileOptions::profile: one line per kernel, with user lines and % of the limit

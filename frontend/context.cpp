@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/context.h"
 
+#include "codegen/compile_sim.h"
 #include "frontend/state.h"
 #include "ir/base/options.h"
 #include "ir/interpret.h"
 #include "runtime/blas.h"
 #include "runtime/collective.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/thread_pool.h"
 
 namespace kiln::detail {
@@ -21,7 +23,7 @@ void host_matmul(const TensorRef& a, const TensorRef& b, const TensorRef& c) {
 void host_all_reduce(int64_t group, DType wire, const TensorRef& t) {
   const std::vector<ProcessGroup*>& groups = state().groups;
   KILN_ASSERT(static_cast<size_t>(group) < groups.size(), "no process group {} on this thread", group);
-  if (state().announce) state().announce();
+  if (state().announce) state().announce(false);
   all_reduce_as(*groups[static_cast<size_t>(group)], t.data, t.numel(), t.dtype, wire,
                 {"backward", state().user_loc()})
       ->wait();
@@ -47,6 +49,8 @@ void install_host_functions() {
                                        const std::function<void(int64_t, int64_t)>& f) {
       kiln::parallel_for(n, grain, [&f](int64_t begin, int64_t end) { f(begin, end); });
     };
+    // The simulated device compiles the kernels that it is given, the runtime's own among them.
+    cuda::set_sim_compile([](const CudaModule& module) { return compile_sim(module, &context().cache); });
     return true;
   }();
   (void)done;

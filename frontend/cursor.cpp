@@ -5,6 +5,8 @@
 
 #include <bit>
 
+#include "frontend/late.h"
+
 namespace kiln::detail {
 
 namespace {
@@ -41,11 +43,12 @@ void Cursor::leave() {
 Cursor::~Cursor() {
   leave();
   if (primary_) trie_.primary_busy = false;
+  if (!outer_) take_back_late();
 }
 
 ExternalMeta Cursor::meta_of(TensorImpl& t) const {
   if (t.base) refresh_view(t);
-  ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t)};
+  ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t), t.device};
   const auto it = storages_.find(t.storage.get());
   if (it == storages_.end()) return m;
   m.alias_of = it->second.first;
@@ -66,6 +69,7 @@ bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int
 bool Cursor::matches(const Event& e, const CallInfo& info) const {
   if (e.kind != EventKind::call || e.name != info.name || e.grad_enabled != state().grad_enabled)
     return false;
+  if (e.tf32 != allows_tf32()) return false;
   if (e.operands.size() != info.operands.size() || e.scalar_count != info.scalars.size()) return false;
   if (e.scalar_kinds != kinds_of(info.scalars)) return false;
   if (e.ints.size() != info.ints.size()) return false;
@@ -109,6 +113,7 @@ Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
     h->requires_grad = r.prototype->requires_grad;
     h->is_leaf = r.prototype->is_leaf;
     h->spare = std::move(h->storage);
+    h->device = r.prototype->device;
     h->strides = r.prototype->strides;
     h->offset = r.prototype->offset;
   } else {
@@ -158,15 +163,19 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
       return true;
     }
     if (follow_flush()) return follow(info, many, one);
+    check_device(info);
     std::string detail;
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e && detail.empty();
          e = e->next_sibling)
       if (e->kind == EventKind::call && e->name == info.name)
         detail = difference(*e, info) + fmt::format(" ({}) was", e->loc.str());
     start_recording(info.name, info.loc, detail);
+  } else {
+    check_device(info);
   }
   if (pending_write_under(info.operands)) flush_writes();
   Event& e = open_event(EventKind::call, info.name, info.loc);
+  e.device = device_of(info);
   e.ints.assign(info.ints.begin(), info.ints.end());
   e.scalar_count = static_cast<uint32_t>(info.scalars.size());
   e.scalar_kinds = kinds_of(info.scalars);
@@ -179,6 +188,34 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
   depth_ = 1;
   open_operands_.assign(info.operands.begin(), info.operands.end());
   return false;
+}
+
+/// A stage runs on one device.
+void Cursor::check_device(const CallInfo& info) const {
+  const Device here = device_of(info);
+  for (const Event* e = at_; e && !e->stage; e = e->parent) {
+    if (!e->device) continue;
+    KILN_CHECK(*e->device == here, unsupported,
+               "{} ({}): runs on {}, and `{}` ({}) before it on {}: ops between two run points of a compiled "
+               "callable run on one device (move the tensors with .to(), or compile what runs on each device "
+               "by itself)",
+               info.name, info.loc.str(), here.str(), e->name, e->loc.str(), e->device->str());
+    return;
+  }
+}
+
+/// Where the stage that ends at the current point runs.
+Device Cursor::stage_device() const {
+  for (const Event* e = at_; e; e = e->parent)
+    if (e->device) return *e->device;
+  return Device::cpu();
+}
+
+/// The same: whether all its ops allow tf32.
+bool Cursor::stage_tf32() const {
+  for (const Event* e = at_; e && !e->stage; e = e->parent)
+    if (e->device && !e->tf32) return false;
+  return true;
 }
 
 /// Whether an operand seen for the first time lies in storage that this trace has written but not yet run.

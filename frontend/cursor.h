@@ -13,6 +13,7 @@
 
 #include "frontend/communication.h"
 #include "frontend/dispatch.h"
+#include "frontend/late.h"
 #include "frontend/slot_table.h"
 #include "frontend/stage.h"
 #include "frontend/state.h"
@@ -42,7 +43,7 @@ struct Trie {
 };
 
 /// Metadata of a new contiguous handle.
-TensorImpl contiguous_prototype(const Type& t, bool requires_grad = false);
+TensorImpl contiguous_prototype(const Type& t, bool requires_grad, Device device);
 
 class Cursor {
  public:
@@ -57,7 +58,9 @@ class Cursor {
   std::vector<Tensor> call_scalars(std::span<const Scalar> scalars);
   Tensor emit(Op o, std::span<const Tensor* const> in, Attrs attrs);
   void assign(const Tensor& target, const Tensor& value);
-  void check_later(const Tensor& worst, std::string before, std::string after);
+  void check_later(const Tensor& worst, ValueCheck check);
+  /// In the body of an event: a checkpoint begins or ends with it.
+  void mark_region(bool begins) { recorder_->mark_region(begins, origin()); }
   void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, SourceLoc loc,
                 GradWatch& watch);
   /// requires_grad_ on a tensor of this trace, as an event.
@@ -66,6 +69,8 @@ class Cursor {
   void note_hook(const Tensor& t, SourceLoc loc);
   /// Whether `t` is a value of this trace.
   bool knows(const TensorImpl& t) const { return slot_of(t) != kUnbound; }
+  /// Whether `t` is a value of this trace that a gradient flows through.
+  bool has_history(const TensorImpl& t) const { return owns(t) && t.requires_grad && !t.is_leaf; }
   /// Whether `t` is a value this call has made.
   bool owns(const TensorImpl& t) const { return t.cursor_call == call_; }
   /// Runs what is pending so that `t` has memory, and that memory is up to date.
@@ -83,8 +88,8 @@ class Cursor {
   std::vector<Tensor> replay(const Frozen& f, const std::vector<Tensor>& args);
   /// The callable sets or drops a gradient itself.
   void note_grad_set(const TensorImpl& t) { cleared_.insert(&t); }
-  /// An optimizer is about to count a step that is pending.
-  void note_step(const std::shared_ptr<std::vector<int64_t>>& counts) { steps_.push_back({counts, *counts}); }
+  /// The host is about to count something that is pending.
+  void note_count(std::function<void()> undo) { counts_.push_back(std::move(undo)); }
   /// The callable has drawn from the default generator.
   void note_draw(const GeneratorState& s);
   /// The place of `c` among the groups that this callable communicates in.
@@ -132,6 +137,9 @@ class Cursor {
   void bind(const Binding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
   void set_flags(Slot slot, bool requires_grad);
+  void check_device(const CallInfo& info) const;
+  Device stage_device() const;
+  bool stage_tf32() const;
   void advance(Event* e, std::span<const Scalar> scalars, Operands operands);
 
   // backward.cpp: a backward is one event, or, with hooks, a begin, a pair per hook call, and an end.
@@ -174,7 +182,7 @@ class Cursor {
 
   // communication.cpp
   std::vector<std::shared_ptr<Communicator>> communicators() const;
-  StageOptions options_among_ranks() const;
+  StageOptions options_among_ranks(const Stage& stage) const;
   void tell_building();
   void tell_built();
   void tell_failed();
@@ -183,9 +191,15 @@ class Cursor {
   std::vector<Slot> live_slots() const;
   Event* match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const;
   Event& record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc);
+  std::vector<DeviceTensor> stage_inputs(const Stage& stage);
+  ImplPtr carried_memory(const Stage& stage, const StageOutput& o) const;
   void run_stage(Event& e);
-  void run_program(const Stage& stage, std::span<const HostTensor> inputs,
-                   std::span<const HostTensor> outputs, std::span<const int64_t> worst);
+  /// What the checks of a stage have found; null where it has none.
+  using Answers = std::shared_ptr<std::vector<int64_t>>;
+  void run_program(const std::shared_ptr<Stage>& stage, std::span<const DeviceTensor> inputs,
+                   std::span<const DeviceTensor> outputs, const Answers& worst);
+  std::function<void(bool late)> check_of(const std::shared_ptr<Stage>& stage, const Answers& worst) const;
+  GuardedCall guarded_call(const std::shared_ptr<Stage>& stage, const Answers& worst);
   void flush_writes();
   bool follow_flush();
   bool write_pending(const Storage* storage) const;
@@ -221,11 +235,7 @@ class Cursor {
     bool requires_grad, is_leaf;
   };
   std::vector<FormerFlags> flags_;
-  struct FormerSteps {
-    std::shared_ptr<std::vector<int64_t>> counts;
-    std::vector<int64_t> before;
-  };
-  std::vector<FormerSteps> steps_;
+  std::vector<std::function<void()>> counts_;  ///< take back what the host has counted
   GeneratorState first_draw_;
   uint64_t draws_ = 0;
 

@@ -2,9 +2,44 @@
 #include "frontend/dispatch.h"
 
 #include "frontend/cursor.h"
+#include "frontend/device.h"
 #include "frontend/state.h"
+#include "frontend/views.h"
 
 namespace kiln::detail {
+
+namespace {
+/// "f32[2,3] 'fc1.weight' on cpu".
+std::string with_device(const TensorImpl& t) {
+  return t.type().str() + (t.name.empty() ? "" : fmt::format(" '{}'", t.name)) + " on " + t.device.str();
+}
+}  // namespace
+
+Device device_of(const CallInfo& info) {
+  const TensorImpl* lead = nullptr;
+  for (const Tensor* t : info.operands) {
+    if (!t || !t->defined()) continue;
+    const TensorImpl& x = *t->impl();
+    if (!lead || (is_number(*lead) && !is_number(x))) lead = &x;
+    const int gpu = lead->device.is_cuda() ? lead->device.index : x.device.index;
+    KILN_CHECK(x.device == lead->device || is_number(x), invalid,
+               "{} ({}): the tensors are on different devices; got {} and {} (move one, e.g. with "
+               ".to(Device::cuda({})))",
+               info.name, info.loc.str(), with_device(*lead), with_device(x), gpu);
+  }
+  return lead ? lead->device : info.device;
+}
+
+DeviceScope::DeviceScope(Device device) : previous_(state().device) {
+  if (!previous_ || device.is_cuda()) state().device = device;
+}
+DeviceScope::~DeviceScope() { state().device = previous_; }
+
+const Tensor& operand(Operands operands, size_t i) {
+  static const Tensor absent;
+  KILN_ASSERT(i < operands.size(), "a body takes more operands than the {} of its call", operands.size());
+  return operands[i] ? *operands[i] : absent;
+}
 
 bool begin_call(const CallInfo& info, std::vector<Tensor>& out) {
   Cursor* c = state().cursor;
@@ -42,18 +77,26 @@ Tensor apply(Op o, std::initializer_list<const Tensor*> in, Attrs attrs) {
 }
 
 void assign(const Tensor& target, const Tensor& value) {
+  KILN_CHECK(!shares_elements(*target.impl()), invalid,
+             "{}: more than one element of {} refers to a single memory location (write to a copy of it)",
+             state().place(), describe(*target.impl()));
   if (Cursor* c = state().cursor) return c->assign(target, value);
   eager_assign(target, value);
 }
 
-void check_value(const Tensor& worst, std::string before, std::string after) {
-  if (Cursor* c = state().cursor) return c->check_later(worst, std::move(before), std::move(after));
-  const int64_t v = worst.item<int64_t>();
-  KILN_CHECK(v == kNothingWrong, invalid, "{}{}{}", before, v, after);
+void ValueCheck::require(int64_t found, const std::string& late) const {
+  KILN_CHECK(found == kNothingWrong, invalid, "{}{}{}{}", before, found == least ? INT64_MIN : found, after,
+             late);
 }
 
-void note_step(const std::shared_ptr<std::vector<int64_t>>& counts) {
-  if (Cursor* c = state().cursor) c->note_step(counts);
+void check_value(const Tensor& worst, std::string before, std::string after, std::optional<int64_t> least) {
+  ValueCheck check{{}, std::move(before), std::move(after), least};
+  if (Cursor* c = state().cursor) return c->check_later(worst, std::move(check));
+  check.require(worst.item<int64_t>());
+}
+
+void note_count(std::function<void()> undo) {
+  if (Cursor* c = state().cursor) c->note_count(std::move(undo));
 }
 
 void materialise(TensorImpl& t, const char* what, SourceLoc loc) {

@@ -4,11 +4,16 @@
 // or records the primitives that the body applies. Bodies must be pure functions of their operands' metadata.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "frontend/impl.h"
+#include "frontend/state.h"
 #include "frontend/tensor.h"
 #include "ir/plan.h"
 
@@ -24,6 +29,25 @@ struct CallInfo {
   Operands operands;
   std::span<const int64_t> ints;    ///< structural attributes: axes, modes, sizes, dtypes
   std::span<const Scalar> scalars;  ///< run-time values: never compared
+  Device device = {};               ///< of the results where there is no operand
+};
+
+/// Where the op runs: its operands are all there, but for numbers (0-d tensors of the CPU).
+/// Throws: invalid, when they are on several devices.
+Device device_of(const CallInfo& info);
+
+/// While alive, primitives of this thread run on the device of an op; inside another op, on that of the outer
+/// one.
+class DeviceScope {
+ public:
+  explicit DeviceScope(Device device);
+  explicit DeviceScope(const CallInfo& info) : DeviceScope(device_of(info)) {}
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const std::optional<Device> previous_;
 };
 
 /// Follows or opens the event. True: `out` holds the results and the body must not run.
@@ -46,12 +70,14 @@ Tensor apply(Op o, std::span<const Tensor* const> in, Attrs attrs = {});
 void assign(const Tensor& target, const Tensor& value);
 
 /// `worst` is a 0-d i64 tensor. Throws: invalid, "<before><worst><after>" unless it is kNothingWrong: now,
-/// or, inside a compiled callable, from its next run point, before that has written to any tensor.
-void check_value(const Tensor& worst, std::string before, std::string after);
+/// or, inside a compiled callable, from its next run point, before that has written to any tensor. `least`
+/// stands for the least integer, which kNothingWrong cannot.
+void check_value(const Tensor& worst, std::string before, std::string after,
+                 std::optional<int64_t> least = {});
 
-/// An optimizer is about to count a step: inside a compiled callable the counts are restored when the step is
-/// dropped.
-void note_step(const std::shared_ptr<std::vector<int64_t>>& counts);
+/// The host is about to count what is pending inside a compiled callable, such as an optimizer's step: `undo`
+/// is called if that is dropped.
+void note_count(std::function<void()> undo);
 
 /// The line to pass to ops that Kiln's own modules call: the innermost line pushed (by the module's call).
 Loc caller_loc();
@@ -65,15 +91,64 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 };
 
+/// The operands of a call as its op takes them: as they were given, or, under Autocast, in the dtype that the
+/// lists (autocast_ops.h) say for the op's name. `info` refers to them while this lives.
+class Taken {
+ public:
+  /// `from_call`: the op's body takes its operands from the call, not from around it.
+  /// Throws: invalid, for an op that Autocast refuses.
+  Taken(CallInfo& info, bool from_call) {
+    if (state().autocast) cast(info, from_call);
+  }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+
+ private:
+  void cast(CallInfo& info, bool from_call);
+  std::vector<Tensor> cast_;
+  std::vector<const Tensor*> operands_;
+};
+
+// Bodies are `body(scalars)`, which captures its operands; or, for each op that is on a list of autocast,
+// `body(a, b, ..., scalars)` with a parameter for each operand, or `body(operands, scalars)`. What a body
+// checks of dtypes is then what it takes, not what was given.
+inline constexpr size_t kAllOperands = 32;
+template <typename Body, size_t N, size_t... I>
+constexpr bool takes(std::index_sequence<I...>) {
+  return std::is_invocable_v<Body, decltype((void(I), std::declval<const Tensor&>()))...,
+                             const std::vector<Tensor>&>;
+}
+template <typename Body, size_t N = 0>
+constexpr size_t operands_of_body() {
+  static_assert(N < kAllOperands, "a call's body takes neither its scalars nor its operands and scalars");
+  if constexpr (std::is_invocable_v<Body, Operands, const std::vector<Tensor>&>) return kAllOperands;
+  else if constexpr (takes<Body, N>(std::make_index_sequence<N>{})) return N;
+  else return operands_of_body<Body, N + 1>();
+}
+
+const Tensor& operand(Operands operands, size_t i);
+
+template <typename Body>
+decltype(auto) run_body(Body& body, Operands operands, const std::vector<Tensor>& scalars) {
+  constexpr size_t n = operands_of_body<Body&>();
+  if constexpr (n == kAllOperands) return body(operands, scalars);
+  else return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
+      return body(operand(operands, I)..., scalars);
+    }
+  (std::make_index_sequence<n>{});
+}
+
 template <typename Body>
 std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std::span<const int64_t> ints,
                               std::span<const Scalar> scalars, Body&& body) {
-  const CallInfo info{name, loc, operands, ints, scalars};
+  CallInfo info{name, loc, operands, ints, scalars};
+  const Taken taken(info, operands_of_body<Body&>() > 0);
   std::vector<Tensor> out;
   if (begin_call(info, out)) return out;
   Scope scope(name, loc);
   try {
-    out = body(call_scalars(scalars));
+    const DeviceScope device(info);
+    out = run_body(body, info.operands, call_scalars(scalars));
   } catch (...) {
     end_call({}, true);
     throw;
@@ -82,15 +157,17 @@ std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std:
   return out;
 }
 
-/// The form for ops with one result; following allocates nothing. `body(scalars)` receives the 0-d scalar
-/// tensors in order.
+/// The form for ops with one result; following allocates nothing. Bodies receive the 0-d tensors of the
+/// scalars in order.
 template <typename Body>
-Tensor call(const CallInfo& info, Body&& body) {
+Tensor call(CallInfo info, Body&& body) {
+  const Taken taken(info, operands_of_body<Body&>() > 0);
   Tensor out;
   if (follow_single(info, out)) return out;
   Scope scope(info.name, info.loc);
   try {
-    out = body(call_scalars(info.scalars));
+    const DeviceScope device(info);
+    out = run_body(body, info.operands, call_scalars(info.scalars));
   } catch (...) {
     end_call({}, true);
     throw;

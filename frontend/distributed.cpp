@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/distributed.h"
 
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <utility>
 
 #include "frontend/communication.h"
 #include "frontend/context.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
+#include "frontend/late.h"
 #include "frontend/state.h"
 #include "runtime/world.h"
 
 namespace kiln::distributed {
 
 namespace {
+
+using detail::DeviceTensor;
 
 /// The process's world. Never destroyed, since its threads may outlive main().
 struct Holder {
@@ -75,30 +78,53 @@ struct Call {
                name, loc.str());
   }
   std::string place() const { return fmt::format("{} ({})", name, loc.str()); }
-  ProcessGroup& group() const { return *in->group(); }
+  /// The group for the memory of `t`, or the one for that of the CPU, if it has no other.
+  ProcessGroup& group(const Tensor& t) const {
+    const auto gpus = t.is_cuda() ? in->group()->device_group(t.device().index) : nullptr;
+    return gpus ? *gpus : *in->group();
+  }
   CollectiveSite site() const { return {"", loc}; }
 
-  /// The tensor's memory.
-  void* data(const Tensor& t) const {
+  void check(const Tensor& t) const {
     detail::checked(t, name, loc);
     detail::materialise(*t.impl(), name, loc);
+    detail::settle(t.device());  // what this rank has not computed must not reach others
     KILN_CHECK(t.is_contiguous(), invalid, "{}: {} is strided; expected a contiguous tensor (contiguous())",
                place(), t.type_str());
-    return t.impl()->ref().data;
+  }
+  Device side(const Tensor& t) const { return detail::side_of(group(t), t.device()); }
+  /// The tensor's memory where the group can use it: its own, or a copy.
+  DeviceTensor memory(const Tensor& t) const {
+    check(t);
+    if (t.device() == side(t)) return detail::memory_of(*t.impl());
+    return detail::memory_of(*detail::transferred(*t.impl(), side(t)));
+  }
+  /// Memory for a tensor like `one` of every rank, and the part of rank `r`.
+  DeviceTensor blocks(const Tensor& one) const {
+    return detail::make_device_tensor(side(one), one.dtype(), {in->group()->size() * one.numel()});
   }
   /// The same of one that is written to.
-  void* target(const Tensor& t) const {
-    void* const out = data(t);
+  DeviceTensor target(const Tensor& t) const {
+    DeviceTensor out = memory(t);
+    detail::let_write(*t.impl()->storage);
     ++t.impl()->storage->version;
     return out;
   }
+  static DeviceTensor block(const DeviceTensor& all, size_t r, const Tensor& one) {
+    DeviceTensor part = all;
+    const int64_t first = static_cast<int64_t>(r) * one.numel();
+    part.ref = {one.dtype(), static_cast<char*>(all.ref.data) + first * int64_t(dtype_size(one.dtype())),
+                one.sizes(), contiguous_strides(one.sizes())};
+    return part;
+  }
   /// Throws: invalid, unless there is a tensor for every rank, all of them like `one`.
   void check_list(const char* what, const std::vector<Tensor>& list, const Tensor& one) const {
-    KILN_CHECK(list.size() == static_cast<size_t>(group().size()), invalid,
+    const auto size = static_cast<size_t>(in->group()->size());
+    KILN_CHECK(list.size() == size, invalid,
                "{}: {} has the wrong number of tensors; got {}, expected {}, one for each rank", place(),
-               what, list.size(), group().size());
+               what, list.size(), size);
     for (size_t r = 0; r < list.size(); ++r) {
-      data(list[r]);
+      check(list[r]);
       KILN_CHECK(list[r].sizes() == one.sizes() && list[r].dtype() == one.dtype(), invalid,
                  "{}: {}[{}] does not fit; got {}, expected {}", place(), what, r, list[r].type_str(),
                  one.type_str());
@@ -113,16 +139,20 @@ struct Call {
   }
 };
 
-size_t bytes_of(const Tensor& t) { return static_cast<size_t>(t.numel()) * dtype_size(t.dtype()); }
-
-/// Empty tensors may have no memory at all.
-void copy(void* to, const void* from, size_t size) {
-  if (size > 0) std::memcpy(to, from, size);
+/// The result goes into the tensor, unless it is there already.
+void give(const DeviceTensor& from, const Tensor& to) {
+  const DeviceTensor own = detail::memory_of(*to.impl());
+  if (own.ref.data != from.ref.data) copy_elements(from, own);
 }
 
-/// Memory for a tensor like `one` of every rank.
-std::shared_ptr<std::vector<char>> blocks(size_t ranks, const Tensor& one) {
-  return std::make_shared<std::vector<char>>(ranks * bytes_of(one));
+/// Whether tensors on a GPU are sent by NCCL.
+bool takes_nccl(const std::string& backend, Loc loc) {
+  const bool nccl = backend.empty() || backend == "nccl" || backend == "cpu:gloo,cuda:nccl";
+  KILN_CHECK(nccl || backend == "gloo", invalid,
+             "init_process_group ({}): no such backend; got '{}', expected 'gloo', 'nccl' or "
+             "'cpu:gloo,cuda:nccl'",
+             loc.str(), backend);
+  return nccl;
 }
 
 }  // namespace
@@ -138,9 +168,12 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, Loc
              "destroy_process_group before another)",
              loc.str(), h.world->place().str());
   const std::string place = fmt::format("init_process_group ({})", loc.str());
+  const bool nccl = takes_nccl(options.backend, loc);
   try {
-    h.world = std::make_shared<World>(rendezvous_from_environment(),
-                                      WorldOptions{Seconds(options.timeout), options.interface});
+    auto world = std::make_shared<World>(rendezvous_from_environment(),
+                                         WorldOptions{Seconds(options.timeout), options.interface, nccl});
+    if (options.backend == "nccl") world->device_group(device_of_rank(world->place()));
+    h.world = std::move(world);
   } catch (const Error& e) {
     throw e.in(place);
   }
@@ -172,48 +205,52 @@ int get_local_rank(Loc loc) { return world("get_local_rank", loc)->place().local
 
 WorkPtr all_reduce(const Tensor& tensor, ReduceOp op, bool async_op, Loc loc) {
   const Call call("all_reduce", loc);
-  void* const data = call.target(tensor);
-  return call.end(call.group().all_reduce(data, tensor.numel(), tensor.dtype(), op, call.site()), async_op,
-                  {tensor});
+  const DeviceTensor memory = call.target(tensor);
+  auto work = call.group(tensor).all_reduce(memory.ref.data, tensor.numel(), tensor.dtype(), op, call.site());
+  return call.end(std::move(work), async_op, {tensor}, [memory, tensor] { give(memory, tensor); });
 }
 
 WorkPtr broadcast(const Tensor& tensor, int src, bool async_op, Loc loc) {
   const Call call("broadcast", loc);
-  void* const data = call.target(tensor);
-  return call.end(call.group().broadcast(data, tensor.numel(), tensor.dtype(), src, call.site()), async_op,
-                  {tensor});
+  const DeviceTensor memory = call.target(tensor);
+  auto work = call.group(tensor).broadcast(memory.ref.data, tensor.numel(), tensor.dtype(), src, call.site());
+  return call.end(std::move(work), async_op, {tensor}, [memory, tensor] { give(memory, tensor); });
 }
 
 WorkPtr all_gather(const std::vector<Tensor>& tensor_list, const Tensor& tensor, bool async_op, Loc loc) {
   const Call call("all_gather", loc);
-  const void* const in = call.data(tensor);
+  const DeviceTensor in = call.memory(tensor);
   call.check_list("tensor_list", tensor_list, tensor);
-  const auto all = blocks(tensor_list.size(), tensor);
-  auto work = call.group().all_gather(in, all->data(), tensor.numel(), tensor.dtype(), call.site());
-  std::vector<void*> targets;
-  for (const Tensor& t : tensor_list) targets.push_back(call.target(t));
+  const DeviceTensor all = call.blocks(tensor);
+  auto work =
+      call.group(tensor).all_gather(in.ref.data, all.ref.data, tensor.numel(), tensor.dtype(), call.site());
+  for (const Tensor& t : tensor_list) {
+    detail::let_write(*t.impl()->storage);
+    ++t.impl()->storage->version;
+  }
   auto kept = tensor_list;
   kept.push_back(tensor);
-  return call.end(std::move(work), async_op, std::move(kept), [all, targets, size = bytes_of(tensor)] {
-    for (size_t r = 0; r < targets.size(); ++r) copy(targets[r], all->data() + r * size, size);
+  return call.end(std::move(work), async_op, std::move(kept), [in, all, tensor_list] {
+    for (size_t r = 0; r < tensor_list.size(); ++r) give(Call::block(all, r, tensor_list[r]), tensor_list[r]);
   });
 }
 
 WorkPtr reduce_scatter(const Tensor& output, const std::vector<Tensor>& input_list, ReduceOp op,
                        bool async_op, Loc loc) {
   const Call call("reduce_scatter", loc);
-  void* const out = call.target(output);
+  const DeviceTensor out = call.target(output);
   call.check_list("input_list", input_list, output);
-  const size_t size = bytes_of(output);
-  const auto all = blocks(input_list.size(), output);
-  for (size_t r = 0; r < input_list.size(); ++r) copy(all->data() + r * size, call.data(input_list[r]), size);
-  auto work = call.group().reduce_scatter(all->data(), out, output.numel(), output.dtype(), op, call.site());
-  return call.end(std::move(work), async_op, {output}, [all] {});
+  const DeviceTensor all = call.blocks(output);
+  for (size_t r = 0; r < input_list.size(); ++r)
+    copy_elements(detail::memory_of(*input_list[r].impl()), Call::block(all, r, output));
+  auto work = call.group(output).reduce_scatter(all.ref.data, out.ref.data, output.numel(), output.dtype(),
+                                                op, call.site());
+  return call.end(std::move(work), async_op, {output}, [all, out, output] { give(out, output); });
 }
 
 WorkPtr barrier(bool async_op, Loc loc) {
   const Call call("barrier", loc);
-  return call.end(call.group().barrier(call.site()), async_op, {});
+  return call.end(call.in->group()->barrier(call.site()), async_op, {});
 }
 
 }  // namespace kiln::distributed

@@ -15,13 +15,18 @@ namespace kiln::distributed {
 struct InitOptions {
   double timeout = 300;        ///< seconds, of joining and of every collective
   std::string interface = {};  ///< network interface or address of the collectives; empty: found by itself
+  /// By what tensors are sent. "gloo": all of them by Gloo; those on a GPU go through the host.
+  /// "cpu:gloo,cuda:nccl", which is also the default: those on a GPU by NCCL, once there are any. "nccl": the
+  /// same, and this process takes GPU number get_local_rank(), at once.
+  std::string backend = {};
 };
 
 /// Joins the world that the environment names; a world of one, where it names none. What it returns is the
 /// group that the functions below use.
 /// Blocks: until all ranks are here. Throws: invalid, when called twice, or when the environment is wrong;
 /// comm, naming the ranks that did not come, or saying what else is wrong with the rendezvous; unsupported,
-/// where several ranks need a library that Kiln was built without.
+/// where several ranks need a library that Kiln was built without, or NCCL where there is none; device,
+/// naming LOCAL_RANK, where "nccl" has no GPU for it.
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options = {}, Loc loc = Loc::current());
 bool is_initialized();
 /// Leaves the world, together with the other ranks: those that are in a step or collective instead fail, and
@@ -36,9 +41,10 @@ int get_world_size(Loc loc = Loc::current());
 int get_local_rank(Loc loc = Loc::current());
 
 // Collectives. Every rank calls the same in the same order. They return nothing, or with `async_op` the work
-// to wait for; tensors must be left alone until it is done, and are kept alive. No gradient flows through
-// them. Throws: invalid (no group; undefined, strided or ill-fitting tensors; bad root); unsupported, inside
-// a compiled callable, whose gradients DistributedDataParallel reduces; comm, when the ranks' calls differ, a
+// to wait for; tensors must be left alone until it is done, and are kept alive. Tensors on a GPU are used in
+// the order in which it is given work, and the host does not wait for them. No gradient flows through them.
+// Throws: invalid (no group; undefined, strided or ill-fitting tensors; bad root); unsupported, inside a
+// compiled callable, whose gradients DistributedDataParallel reduces; comm, when the ranks' calls differ, a
 // rank is lost, or the timeout has passed.
 
 /// In place: every rank ends with the reduction over all ranks.

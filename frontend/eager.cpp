@@ -3,6 +3,8 @@
 // for, leaves an entry on the tape. Knows nothing of traces.
 #include <atomic>
 
+#include "frontend/checkpoint_region.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 #include "ir/graph.h"
@@ -12,6 +14,21 @@ namespace kiln::detail {
 uint64_t next_on_tape() {
   static std::atomic<uint64_t> next{1};
   return next++;
+}
+
+/// Histories may be long: nodes that nothing else keeps go one after the other, not one inside the other.
+GradNode::~GradNode() {
+  std::vector<std::shared_ptr<GradNode>> left;
+  const auto take_apart = [&](GradNode& n) {
+    for (GradEdge& e : n.inputs)
+      if (e.node) left.push_back(std::move(e.node));
+  };
+  take_apart(*this);
+  while (!left.empty()) {
+    const std::shared_ptr<GradNode> node = std::move(left.back());
+    left.pop_back();
+    if (node.use_count() == 1) take_apart(*node);
+  }
 }
 
 GradEdge edge_to(const Tensor& t) {
@@ -36,6 +53,7 @@ void record(Op o, std::span<const Tensor* const> in, Attrs attrs, const ImplPtr&
   node->output_version = out->storage->version;
   out->requires_grad = true;
   out->is_leaf = false;
+  if (state().region) state().region->note(node);
   out->grad_fn = std::move(node);
 }
 
@@ -44,16 +62,21 @@ void link_view(TensorImpl& view, const ImplPtr& source, Op o, const Attrs& attrs
   if (!state().grad_enabled) return;  // it shows the memory, but has a history of its own
   view.base = source->base ? source->base : source;
   view.chain = source->chain;
-  view.chain.emplace_back(o, attrs);
+  view.chain.add_merged(o, attrs);
   view.rewritten = view.base->rewritten;
 }
 }  // namespace
 
 Type TensorImpl::type() const { return {dtype, Shape(shape.begin(), shape.end())}; }
 
-TensorRef TensorImpl::ref() const {
+TensorRef TensorImpl::device_ref() const {
   KILN_ASSERT(storage, "no memory behind {}", describe(*this));
   return {dtype, storage->data + offset * static_cast<int64_t>(dtype_size(dtype)), shape, strides};
+}
+
+TensorRef TensorImpl::ref() const {
+  KILN_ASSERT(!device.is_cuda(), "the host reads the memory of {}", describe(*this));
+  return device_ref();
 }
 
 std::string write_to_leaf(const TensorImpl& t, bool view) {
@@ -68,8 +91,12 @@ std::string write_to_no_grad_view(const TensorImpl& t) {
       state().place(), describe(t));
 }
 
+std::string type_text(const Type& type, Device device) {
+  return type.str() + (device.is_cuda() ? " on " + device.str() : "");
+}
+
 std::string describe(const TensorImpl& t) {
-  std::string s = t.type().str();
+  std::string s = type_text(t.type(), t.device);
   if (!t.name.empty()) s += fmt::format(" '{}'", t.name);
   return s;
 }
@@ -105,13 +132,22 @@ ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs) {
   return impl;
 }
 
-ImplPtr make_impl(DType dtype, Sizes shape) {
-  return impl_from_host(make_host_tensor(dtype, std::move(shape)), {});
+ImplPtr make_impl(DType dtype, Sizes shape, Device device) {
+  if (!device.is_cuda()) return impl_from_host(make_host_tensor(dtype, std::move(shape)), {});
+  auto impl = std::make_shared<TensorImpl>();
+  impl->dtype = dtype;
+  impl->device = device;
+  impl->strides = contiguous_strides(shape);
+  const auto bytes = static_cast<size_t>(count_of(shape, "allocation", {})) * dtype_size(dtype);
+  impl->shape = std::move(shape);
+  impl->storage = make_storage(device, bytes, *impl);
+  return impl;
 }
 
 ImplPtr alias_without_history(const TensorImpl& t) {
   auto a = std::make_shared<TensorImpl>();
   a->dtype = t.dtype;
+  a->device = t.device;
   a->shape = t.shape;
   a->strides = t.strides;
   a->offset = t.offset;
@@ -119,9 +155,57 @@ ImplPtr alias_without_history(const TensorImpl& t) {
   return a;
 }
 
+namespace {
+/// Where an op of these operands runs.
+Device device_of(std::span<const Tensor* const> in) {
+  Device device = state().device.value_or(Device::cpu());
+  for (const Tensor* t : in)
+    if (t->impl()->device.is_cuda()) device = t->impl()->device;
+  return device;
+}
+
+/// A view of memory that the host need not read for it; null: `o` makes none of `x`.
+ImplPtr view_of(Op o, const TensorImpl& x, const Attrs& attrs, const Type& type) {
+  if (!def(o).view) return nullptr;
+  const auto layout = def(o).view({x.dtype, nullptr, x.shape, x.strides}, attrs);
+  if (!layout) return nullptr;
+  const ImplPtr v = alias_without_history(x);
+  v->shape.clear();
+  for (const Dim& d : type.shape) v->shape.push_back(d.value());
+  v->strides = layout->strides;
+  v->offset += layout->offset;
+  return v;
+}
+
+/// The reference. Where the host's memory does not suffice, the error says whose op wanted it.
+HostTensor evaluate_here(Device device, Op o, std::span<const HostTensor> in, const Attrs& attrs) {
+  try {
+    return evaluate(o, in, attrs);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::device || !state().user_loc().known()) throw;
+    const std::string why = device.is_cuda()
+                                ? fmt::format(
+                                      " in the host's memory, where eager ops of {0} run (compile what "
+                                      "makes it, and only {0} needs memory for it)",
+                                      device.str())
+                                : "";
+    throw Error(e.kind(), fmt::format("{}: {}{}", state().place(), e.what(), why), state().user_loc());
+  }
+}
+
+/// The reference on host copies of what lies elsewhere; the result goes to `device`.
+ImplPtr evaluate_on(Device device, Op o, std::span<const ImplPtr> in, const Attrs& attrs, const Type& type) {
+  if (device.is_cuda() && in.size() == 1 && in[0]->device == device)
+    if (ImplPtr view = view_of(o, *in[0], attrs, type)) return view;
+  std::vector<HostTensor> host;
+  for (const ImplPtr& t : in) host.push_back(fetch(*t));
+  HostTensor result = evaluate_here(device, o, host, attrs);
+  return device.is_cuda() ? upload(result, device) : impl_from_host(std::move(result), in);
+}
+}  // namespace
+
 Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs) {
   std::vector<Type> types;
-  std::vector<HostTensor> host;
   std::vector<ImplPtr> impls;
   bool wants_grad = false;
   for (const Tensor* t : in) {
@@ -129,11 +213,10 @@ Tensor eager_apply(Op o, std::span<const Tensor* const> in, Attrs attrs) {
     materialise(*t->impl(), def(o).name.data(), state().user_loc());
     impls.push_back(t->impl());
     types.push_back(t->impl()->type());
-    host.push_back(host_of(*t->impl()));
     wants_grad = wants_grad || t->impl()->requires_grad;
   }
-  infer_type(o, types, attrs, state().user_loc());
-  const ImplPtr out = impl_from_host(evaluate(o, host, attrs), impls);
+  const Type type = infer_type(o, types, attrs, state().user_loc());
+  const ImplPtr out = evaluate_on(device_of(in), o, impls, attrs, type);
   if (wants_grad && state().grad_enabled && is_floating(out->dtype) && !def(o).constant_gradient)
     record(o, in, attrs, out);
   const bool view = def(o).view && in.size() == 1 && out->storage == impls[0]->storage;

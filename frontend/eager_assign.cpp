@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // In-place writes of eager tensors: the bytes, and what they do to the history of the target, of its base and
 // of other views of that base.
+#include "frontend/checkpoint_region.h"
+#include "frontend/device.h"
 #include "frontend/dispatch.h"
 #include "frontend/state.h"
 #include "frontend/views.h"
@@ -50,16 +52,18 @@ void set_history(TensorImpl& t, const std::shared_ptr<GradNode>& node) {
   if (!node) return;
   node->output_version = t.storage->version;
   node->saved_output = alias_without_history(t);
+  if (node->region) CheckpointRegion::drop_data(*node);
 }
 
 void copy_bytes(const TensorImpl& from, TensorImpl& to) {
-  HostTensor source = host_of(from);
+  DeviceTensor source = memory_of(from);
   if (to.storage == from.storage) {  // overlapping views: read all before writing
-    HostTensor copy = make_host_tensor(to.dtype, to.shape);
-    copy_elements(source.ref, copy.ref);
+    const DeviceTensor copy = make_device_tensor(to.device, to.dtype, to.shape);
+    copy_elements(source, copy);
     source = copy;
   }
-  copy_elements(source.ref, to.ref());
+  let_write(*to.storage);
+  copy_elements(source, memory_of(to));
   ++to.storage->version;
 }
 
@@ -76,8 +80,11 @@ void refresh_view(TensorImpl& t) {
   if (!t.base || t.rewritten == t.base->rewritten) return;
   t.rewritten = t.base->rewritten;
   GradMode guard(true);
+  // Whether a checkpoint brings a view up to date depends on what ran before it: not its to make again.
+  const RegionSwitch outside(nullptr);
+  const DeviceScope device(t.device);
   TensorBuilder b;
-  const Value v = forward_view(b, b.add(Tensor(t.base)), t.chain);
+  const Value v = forward_view(b, b.add(Tensor(t.base)), t.chain.steps());
   set_history(t, b.tensor(v).impl()->grad_fn);
 }
 
@@ -86,6 +93,7 @@ void eager_assign(const Tensor& target, const Tensor& value) {
   const TensorImpl& v = *value.impl();
   const ImplPtr base = t.base ? t.base : target.impl();
   const bool leaf = base->is_leaf && base->requires_grad;
+  KILN_ASSERT(t.device == v.device || is_number(v), "{} is written to {}", describe(v), describe(t));
   KILN_CHECK(!leaf || !state().grad_enabled, invalid, "{}", write_to_leaf(t, t.base != nullptr));
   if (t.storage == v.storage && t.offset == v.offset && t.strides == v.strides && t.shape == v.shape) return;
   const std::shared_ptr<GradNode> node = fresh_history(value);
@@ -96,7 +104,7 @@ void eager_assign(const Tensor& target, const Tensor& value) {
     GradMode guard(true);
     TensorBuilder b;
     const Value update = b.add(node ? value : value.detach());
-    base_node = b.tensor(backward_view(b, b.add(Tensor(base)), t.chain, 0, update)).impl()->grad_fn;
+    base_node = b.tensor(backward_view(b, b.add(Tensor(base)), t.chain.steps(), update)).impl()->grad_fn;
   }
   copy_bytes(v, t);
   if (!history) return;

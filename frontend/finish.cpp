@@ -7,6 +7,7 @@
 
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
+#include "frontend/program_parts.h"
 #include "frontend/split.h"
 #include "ir/base/log.h"
 
@@ -165,7 +166,7 @@ void Cursor::build(Stage& stage, const std::vector<Value>& wanted) {
   for (size_t i = 0; i < stage.outputs.size(); ++i) x.graph.outputs[i].guard = stage.outputs[i].check >= 0;
   stage.inputs = std::move(x.inputs);
   x.graph.name = trie_.options.name;
-  const StageOptions shared = options_among_ranks();
+  const StageOptions shared = options_among_ranks(stage);
   if (stage.split && stage.split->table.buckets.size() > 1)
     stage.program = build_split_program(x, *stage.split, strides, shared, build_);
   else stage.program = build_program(x.graph, strides, shared, build_);
@@ -209,6 +210,8 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   e.live = live;
   e.operands = {read};
   auto stage = std::make_shared<Stage>();
+  stage->device = stage_device();
+  stage->tf32 = stage_tf32();
   const std::vector<Value> wanted = choose_outputs(e, *stage);
   if (trie_.options.split) {
     stage->split = std::make_shared<StageSplit>(split_stage(e, *recorder_, externals_, *trie_.options.split));
@@ -226,6 +229,8 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   e.stage = stage;
   if (!roots.empty()) {
     StageOptions options = trie_.options;
+    options.device = stage->device;
+    options.tf32 = stage->tf32;
     for (const ImplPtr& x : externals_) options.external_strides.push_back(x->strides);
     options.bucket_of = buckets_of_path(e);
     stage->backward = std::make_shared<OuterBackward>(e.recorder, roots, options);
@@ -235,81 +240,153 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
   return e;
 }
 
+namespace {
+/// Throws: invalid, what the first check says that does not hold.
+void test(const Stage& stage, const std::vector<int64_t>& worst, const std::string& late) {
+  for (size_t i = 0; i < worst.size(); ++i) stage.checks[i].require(worst[i], late);
+}
+}  // namespace
+
+std::function<void(bool late)> Cursor::check_of(const std::shared_ptr<Stage>& stage,
+                                                const Answers& worst) const {
+  if (!worst) return nullptr;
+  return [stage, worst, name = trie_.options.name, number = number_](bool late) {
+    test(*stage, *worst, late ? fmt::format(" (reported late, from call {} of {})", number, name) : "");
+  };
+}
+
+/// What a GPU is told of a stage that it has been given. Afterwards what the host has done since the last run
+/// point is taken back there, if it is.
+GuardedCall Cursor::guarded_call(const std::shared_ptr<Stage>& stage, const Answers& worst) {
+  GuardedCall call;
+  call.check = check_of(stage, worst);
+  std::vector<std::pair<ImplPtr, const TensorImpl*>> grads;  // that this call has given to leaves
+  for (const Event* e = at_; e; e = e->parent) {
+    if (e->kind != EventKind::backward_end) continue;
+    for (size_t i = 0; i < e->operands.size(); i += 2) {
+      const ImplPtr leaf = impl_of(e->operands[i]);
+      if (leaf && leaf->grad && owns(*leaf->grad)) grads.emplace_back(leaf, leaf->grad.get());
+    }
+  }
+  if (draws_ > 0 || !counts_.empty() || !flags_.empty() || !grads.empty())
+    call.undo = [counts = std::exchange(counts_, {}), first = first_draw_, draws = std::exchange(draws_, 0),
+                 flags = std::exchange(flags_, {}), grads = std::move(grads)] {
+      for (const auto& [leaf, grad] : grads)
+        if (leaf->grad.get() == grad) leaf->grad.reset();
+      for (size_t i = flags.size(); i-- > 0;) {
+        flags[i].tensor->requires_grad = flags[i].requires_grad;
+        flags[i].tensor->is_leaf = flags[i].is_leaf;
+      }
+      for (size_t i = counts.size(); i-- > 0;) counts[i]();
+      if (draws > 0) take_back_random(first, draws);
+    };
+  return call;
+}
+
 /// Where it throws, no tensor has been written, and the numbers that the stage drew are given back.
-void Cursor::run_program(const Stage& stage, std::span<const HostTensor> inputs,
-                         std::span<const HostTensor> outputs, std::span<const int64_t> worst) {
+void Cursor::run_program(const std::shared_ptr<Stage>& to_run, std::span<const DeviceTensor> inputs,
+                         std::span<const DeviceTensor> outputs, const Answers& worst) {
+  const Stage& stage = *to_run;
+  const bool gpu = stage.device.is_cuda();
+  bool ran = false;
   try {
     std::vector<std::shared_ptr<Communicator>> groups;
     if (!stage.program->communication.plans.empty()) groups = communicators();
     const GroupScope scope(groups, stage.program->communication);
     state().call = number_;
     stage.program->run(inputs, outputs);
-    for (size_t i = 0; i < worst.size(); ++i)
-      KILN_CHECK(worst[i] == kNothingWrong, invalid, "{}{}{}", stage.checks[i].before, worst[i],
-                 stage.checks[i].after);
+    ran = true;
+    if (gpu) complete(stage.device, guarded_call(to_run, worst));
+    else if (worst) test(stage, *worst, "");
     for (const auto& c : groups) c->end_call();
   } catch (...) {
+    // Draws and steps are taken back here, or are by now the GPU's to take back.
+    if (gpu && worst && !ran) cuda_device(stage.device.index).guards().then({check_of(to_run, worst), {}});
     if (draws_ > 0) take_back_random(first_draw_, draws_);
     throw;
   }
   flags_.clear();
-  steps_.clear();
+  counts_.clear();
   draws_ = 0;
 }
 
-void Cursor::run_stage(Event& e) {
-  Stage& stage = *e.stage;
-  std::vector<HostTensor> inputs, outputs;
+std::vector<DeviceTensor> Cursor::stage_inputs(const Stage& stage) {
+  std::vector<DeviceTensor> inputs;
   inputs.reserve(stage.inputs.size());
-  outputs.reserve(stage.outputs.size());
-  std::vector<int64_t> worst(stage.checks.size(), kNothingWrong);
   for (const StageInput& in : stage.inputs) {
     const auto i = static_cast<size_t>(in.index);
     switch (in.from) {
-      case StageInput::From::external: inputs.push_back(host_of(*externals_[i])); break;
-      case StageInput::From::carried: inputs.push_back(host_of(*carried_[i])); break;
+      case StageInput::From::external:
+        inputs.push_back(memory_on(stage.device, *externals_[i], trie_.options.name));
+        break;
+      case StageInput::From::carried:
+        inputs.push_back(memory_on(stage.device, *carried_[i], trie_.options.name));
+        break;
       case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars_[i], {}, {}}, nullptr}); break;
       case StageInput::From::gradient: KILN_ASSERT(false, "a stage of a call has no gradient inputs");
     }
   }
+  return inputs;
+}
+
+/// Memory of a carried buffer: that of its handle's former value, if that is free.
+ImplPtr Cursor::carried_memory(const Stage& stage, const StageOutput& o) const {
+  const ImplPtr handle = o.slot == kAbsent ? nullptr : impl_of(o.slot);
+  const bool free =
+      handle && handle->spare && handle->spare.use_count() == 1 && handle->spare->device == stage.device;
+  if (!free) return make_impl(o.dtype, o.shape, stage.device);
+  const auto c = std::make_shared<TensorImpl>();
+  c->dtype = o.dtype;
+  c->device = stage.device;
+  c->shape = o.shape;
+  c->strides = contiguous_strides(o.shape);
+  c->storage = std::move(handle->spare);
+  let_write(*c->storage);
+  return c;
+}
+
+void Cursor::run_stage(Event& e) try {
+  Stage& stage = *e.stage;
+  const std::vector<DeviceTensor> inputs = stage_inputs(stage);
+  std::vector<DeviceTensor> outputs;
+  outputs.reserve(stage.outputs.size());
+  Answers worst;
+  if (!stage.checks.empty())
+    worst = std::make_shared<std::vector<int64_t>>(stage.checks.size(), kNothingWrong);
   for (const StageOutput& o : stage.outputs) {
     if (o.check >= 0) {
-      outputs.push_back({{DType::i64, &worst[static_cast<size_t>(o.check)], {}, {}}, nullptr});
+      outputs.push_back({{DType::i64, &(*worst)[static_cast<size_t>(o.check)], {}, {}}, nullptr});
       continue;
     }
     if (o.external >= 0) {
       const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
-      outputs.push_back(o.staged ? make_host_tensor(x.dtype, x.shape) : host_of(x));
+      let_write(*x.storage);
+      outputs.push_back(o.staged ? make_device_tensor(x.device, x.dtype, x.shape) : memory_of(x));
       continue;
     }
     carried_.resize(std::max(carried_.size(), static_cast<size_t>(o.carried) + 1));
     ImplPtr& c = carried_[static_cast<size_t>(o.carried)];
-    const ImplPtr handle = o.slot == kAbsent ? nullptr : impl_of(o.slot);
-    if (handle && handle->spare && handle->spare.use_count() == 1) {
-      c = std::make_shared<TensorImpl>();
-      c->dtype = o.dtype;
-      c->shape = o.shape;
-      c->strides = contiguous_strides(o.shape);
-      c->storage = std::move(handle->spare);
-    } else {
-      c = make_impl(o.dtype, o.shape);
-    }
-    outputs.push_back(host_of(*c));
+    c = carried_memory(stage, o);
+    outputs.push_back(memory_of(*c));
   }
-  run_program(stage, inputs, outputs, worst);
+  run_program(e.stage, inputs, outputs, worst);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const StageOutput& o = stage.outputs[i];
     if (o.external < 0) continue;
     const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
-    if (o.staged) copy_elements(outputs[i].ref, x.ref());
+    if (o.staged) copy_elements(outputs[i], memory_of(x));
     ++x.storage->version;
   }
   for (const LiveMemory& m : stage.live) {
     const ImplPtr h = impl_of(m.slot);
     h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
                                  : carried_[static_cast<size_t>(m.carried)]->storage;
+    if (m.carried >= 0) hold(*h->storage);
     h->spare.reset();
   }
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::device || error.where().known() || !e.recorder) throw;
+  throw Error(error.kind(), error.what() + largest_results(e.recorder->graph), e.loc);
 }
 
 /// Brings memory up to date after a write to a tensor that overlaps another: the others then show it.
@@ -412,7 +489,8 @@ void Cursor::attach_boundaries(const Stage& stage) {
   for (const LiveView& v : stage.views) {
     const ImplPtr view = impl_of(v.view);
     view->base = impl_of(v.base);
-    view->chain = v.chain;
+    view->chain = {};
+    for (const auto& [o, attrs] : v.steps) view->chain.add(o, attrs);
     view->rewritten = view->base->rewritten;
   }
   if (!stage.backward) return;
@@ -479,7 +557,7 @@ void Cursor::abandon() {
     flags_[i].tensor->requires_grad = flags_[i].requires_grad;
     flags_[i].tensor->is_leaf = flags_[i].is_leaf;
   }
-  for (size_t i = steps_.size(); i-- > 0;) *steps_[i].counts = steps_[i].before;
+  for (size_t i = counts_.size(); i-- > 0;) counts_[i]();
   for (const Event* e = open_ ? open_ : at_; e; e = e->parent) {
     if (e->kind != EventKind::backward_end) continue;
     for (int64_t i : e->ints) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "frontend/cursor.h"
+#include "frontend/late.h"
 
 namespace kiln::detail {
 
@@ -77,6 +78,7 @@ std::vector<Tensor> run_frozen(Trie& trie, const FrozenArgs& args) {
       "{}: got {} tensors, expected {}, the same ones of them undefined or equal as at the first call of "
       "this frozen callable",
       name, args.tensors.size(), frozen->same.size());
+  if (!state().open) report_late();
   Cursor cursor(trie);
   try {
     return cursor.replay(*frozen, args.tensors);
@@ -150,7 +152,7 @@ ImplPtr Cursor::frozen_external(const Frozen& f, const Binding& b, const std::ve
       "{}: {} of this frozen callable is {} with strides [{}]; expected {} with strides [{}], and memory, "
       "gradient and hooks like at the first call",
       trie_.options.name, what, describe(*t), fmt::join(t->strides, ","),
-      Type{b.meta.dtype, Shape(b.meta.shape.begin(), b.meta.shape.end())}.str(),
+      type_text({b.meta.dtype, Shape(b.meta.shape.begin(), b.meta.shape.end())}, b.meta.device),
       fmt::join(b.meta.strides, ","));
   return t;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/device.h"
 #include "ir/interpret.h"
 
 namespace kiln {
@@ -24,9 +25,13 @@ class Cursor;
 /// A block of memory that tensors view. `version` counts in-place writes.
 struct Storage {
   std::shared_ptr<void> owner;
-  char* data = nullptr;
+  char* data = nullptr;  ///< an address of `device`: the host may read it only if that is the CPU
   size_t bytes = 0;
+  Device device = {};
   std::atomic<uint32_t> version{0};
+  /// Keeps the simulated GPU looking for writes to a result that somebody has (device.h); before `owner`
+  /// goes.
+  std::shared_ptr<void> held;
 };
 
 using TensorHook = std::function<Tensor(const Tensor&)>;
@@ -35,11 +40,35 @@ struct HookEntry {
   TensorHook fn;
 };
 
-/// The view ops that lead from a base to a view of it.
-using ViewChain = std::vector<std::pair<Op, Attrs>>;
+/// The view ops that lead from a base to a view of it. A view of a view shares the steps of that one.
+class ViewChain {
+ public:
+  using Steps = std::vector<std::pair<Op, Attrs>>;
+  void add(Op o, Attrs attrs);
+  /// The same, where a step and the one before it may become one (a reshape of a reshape).
+  void add_merged(Op o, const Attrs& attrs);
+  size_t size() const { return last_ ? last_->size : 0; }
+  /// In order, without the first `from`.
+  Steps steps(size_t from = 0) const;
+
+ private:
+  struct Link {
+    Link(std::shared_ptr<Link> b, Op o, Attrs a)
+        : before(std::move(b)), op(o), attrs(std::move(a)), size(before ? before->size + 1 : 1) {}
+    Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
+    ~Link();
+    std::shared_ptr<Link> before;
+    Op op;
+    Attrs attrs;
+    size_t size;
+  };
+  std::shared_ptr<Link> last_;
+};
 
 using HookList = std::vector<HookEntry>;
 
+class CheckpointRegion;
 struct GradNode;
 struct GradBoundary;
 
@@ -84,6 +113,10 @@ class GradWatch {
 
 /// One recorded op of the eager tape; `sequence` orders a backward walk.
 struct GradNode {
+  GradNode() = default;
+  GradNode(const GradNode&) = delete;
+  GradNode& operator=(const GradNode&) = delete;
+  ~GradNode();
   uint64_t sequence = 0;
   Op op;
   Attrs attrs;
@@ -97,10 +130,14 @@ struct GradNode {
   std::shared_ptr<GradBoundary> boundary;
   int boundary_output = 0;
   std::vector<int> boundary_inputs;  ///< numbers of `inputs` among those of the boundary
+  /// Recorded inside a checkpoint: what is saved has no memory, but for leaves, and is made again there.
+  std::shared_ptr<CheckpointRegion> region;
+  size_t number = 0;  ///< among the nodes of the region
 };
 
 struct TensorImpl {
   DType dtype = DType::f32;
+  Device device = {};  ///< of the storage, or where a pending value will be
   std::vector<int64_t> shape, strides;
   int64_t offset = 0;                ///< in elements
   std::shared_ptr<Storage> storage;  ///< null while the value is pending in a trace
@@ -126,7 +163,10 @@ struct TensorImpl {
 
   bool pending() const { return cursor != nullptr; }
   Type type() const;
+  /// For the host to read and write: the memory must be the CPU's (device.h has what works for all).
   TensorRef ref() const;
+  /// The same with addresses of the tensor's device, for programs that run there.
+  TensorRef device_ref() const;
 };
 
 }  // namespace detail

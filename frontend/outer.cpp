@@ -115,15 +115,17 @@ const OuterBackward::Variant& OuterBackward::variant(const std::vector<int>& wit
   return v = std::move(parts);
 }
 
-std::vector<HostTensor> OuterBackward::part_inputs(const Part& part, const SavedCall& call,
-                                                   std::vector<uint64_t>& scalars,
-                                                   const std::vector<Tensor>& results, SourceLoc loc) {
-  std::vector<HostTensor> inputs;
+std::vector<DeviceTensor> OuterBackward::part_inputs(const Part& part, const SavedCall& call,
+                                                     std::vector<uint64_t>& scalars,
+                                                     const std::vector<Tensor>& results,
+                                                     SourceLoc loc) const {
+  const std::string what = fmt::format("backward ({})", loc.str());
+  std::vector<DeviceTensor> inputs;
   const auto saved = [&](const SavedMemory& m, const char* verb) {
     KILN_CHECK(m.tensor->storage->version == m.version, invalid,
                "backward ({}): {} was changed in place after the compiled forward {} it (clone it first)",
                loc.str(), describe(*m.tensor), verb);
-    inputs.push_back(host_of(*m.tensor));
+    inputs.push_back(memory_on(options_.device, *m.tensor, what));
   };
   for (const StageInput& in : part.inputs) {
     const auto i = static_cast<size_t>(in.index);
@@ -131,7 +133,9 @@ std::vector<HostTensor> OuterBackward::part_inputs(const Part& part, const Saved
       case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars[i], {}, {}}, nullptr}); break;
       case StageInput::From::carried: saved(call.carried[i], "made"); break;
       case StageInput::From::external: saved(call.externals[i], "read"); break;
-      case StageInput::From::gradient: inputs.push_back(host_of(*results[i].impl())); break;
+      case StageInput::From::gradient:
+        inputs.push_back(memory_on(options_.device, *results[i].impl(), what));
+        break;
     }
   }
   return inputs;
@@ -159,10 +163,10 @@ void OuterBackward::run(const SavedCall& call, const std::vector<int>& roots, co
   for (int root : roots)
     if (!inner(root, roots)) hooked.erase(root_value(root).id);
   for (const Part& part : variant(with_grad, hooked, caller.compiles)) {
-    std::vector<HostTensor> outputs;
+    std::vector<DeviceTensor> outputs;
     for (const Type& t : part.outputs) {
-      results.emplace_back(make_impl(t.dtype, sizes_of(t)));
-      outputs.push_back(host_of(*results.back().impl()));
+      results.emplace_back(make_impl(t.dtype, sizes_of(t), options_.device));
+      outputs.push_back(memory_of(*results.back().impl()));
     }
     KILN_CHECK(
         part.lost.empty(), invalid,

@@ -76,9 +76,9 @@ class OuterBackward {
   const Variant& variant(const std::vector<int>& with_grad, const std::set<int>& hooked,
                          const std::function<void(bool begins)>& compiles);
   Part part(const OuterGraph& outer, const std::vector<Value>& known, const std::vector<Value>& wanted) const;
-  static std::vector<HostTensor> part_inputs(const Part& part, const SavedCall& call,
-                                             std::vector<uint64_t>& scalars,
-                                             const std::vector<Tensor>& results, SourceLoc loc);
+  std::vector<DeviceTensor> part_inputs(const Part& part, const SavedCall& call,
+                                        std::vector<uint64_t>& scalars, const std::vector<Tensor>& results,
+                                        SourceLoc loc) const;
 
   std::shared_ptr<const Recorder> recorder_;
   std::vector<Slot> roots_, inputs_;

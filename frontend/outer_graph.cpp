@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "frontend/region_builder.h"
 #include "ir/autodiff.h"
 #include "ir/min_cut.h"
 
@@ -12,13 +13,12 @@ namespace kiln::detail {
 namespace {
 
 /// Appends to a graph what it does not have yet.
-class JoiningBuilder : public Builder {
+class JoiningBuilder : public RegionBuilder {
  public:
-  explicit JoiningBuilder(Graph& g) : graph_(g) {
+  JoiningBuilder(const Recorder& r, Graph& g) : RegionBuilder(r), graph_(g) {
     for (const Node& n : g.nodes) known_.try_emplace(node_key(n.op, n.in, n.attrs), n.out);
   }
-  using Builder::emit;
-  Value emit(Op o, std::span<const Value> in, Attrs attrs) override {
+  Value append(Op o, std::span<const Value> in, Attrs attrs) override {
     Value& v = known_[node_key(o, in, attrs)];
     if (!v.valid()) v = graph_.add_node(o, in, std::move(attrs), origin);
     return v;
@@ -114,12 +114,13 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const
   out.graph = r.graph;
   out.graph.outputs.clear();
   const std::vector<TapeEntry> tape = r.tape(r.graph.nodes);
-  JoiningBuilder b(out.graph);
+  JoiningBuilder b(r, out.graph);
   BackwardRequest request;
   request.tape = tape;
   request.needs_grad = [&](Value v) { return r.wants_grad(v); };
   request.on_entry = [&](const TapeEntry& e) {
     b.origin = r.graph.nodes[static_cast<size_t>(&e - tape.data())].origin;
+    b.go_to(e.out);
   };
   for (Value root : roots) {
     const Value g = out.graph.add_input(r.graph.type(root), InputKind::arg, "grad");
@@ -141,10 +142,12 @@ OuterGraph outer_backward(const Recorder& r, std::span<const Value> roots, const
       step.ends_part = true;
       step.replaced = out.graph.add_input(r.graph.type(v), InputKind::arg, "grad");
     } else {
+      b.arrived(g);
       return g;
     }
     step.nodes = out.graph.nodes.size();
     out.steps.push_back(step);
+    b.arrived(step.replaced.valid() ? step.replaced : g);
     return step.replaced.valid() ? step.replaced : g;
   };
   differentiate(b, request);

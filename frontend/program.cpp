@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the program of a stage: the interpreter, or kernels through codegen and the runtime's executor.
+#include <algorithm>
+
 #include "codegen/program.h"
+#include "frontend/build_notice.h"
 #include "frontend/checked.h"
 #include "frontend/communication.h"
 #include "frontend/context.h"
-#include "frontend/stage.h"
+#include "frontend/program_cuda.h"
+#include "frontend/program_parts.h"
 #include "frontend/state.h"
 #include "ir/base/dump.h"
 #include "ir/passes.h"
@@ -13,6 +17,116 @@
 #include "runtime/thread_pool.h"
 
 namespace kiln::detail {
+
+PlanCalls::PlanCalls(const Graph& g, const StageOptions& options)
+    : max_threads_(options.threads),
+      profiler_(options.profiler),
+      sites_(communication_of(g).sites),
+      label_(g.name + (options.loc.known() ? fmt::format(" ({})", options.loc.str()) : "")) {
+  for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
+  for (const GraphOutput& out : g.outputs) {
+    in_place_.push_back(out.alias_input >= 0);
+    guard_.push_back(out.guard);
+  }
+}
+
+PlanArguments PlanCalls::arguments(std::span<const DeviceTensor> inputs,
+                                   std::span<const DeviceTensor> outputs) const {
+  PlanArguments a;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (scalar_[i]) a.scalars.push_back(*static_cast<const uint64_t*>(inputs[i].ref.data));
+    else a.externals.push_back(inputs[i].ref.data);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (in_place_[i]) continue;
+    if (guard_[i]) a.guards.push_back(a.outputs.size());
+    a.outputs.push_back(outputs[i].ref.data);
+  }
+  return a;
+}
+
+Invocation PlanCalls::invocation(const PlanArguments& a) const {
+  return {.externals = a.externals,
+          .outputs = a.outputs,
+          .scalars = a.scalars,
+          .symbols = {},
+          .max_threads = max_threads_,
+          .profiler = profiler_.get(),
+          .timeline = context().timeline(),
+          .name = label_,
+          .number = state().call,
+          .groups = state().groups,
+          .sites = sites_,
+          .announce = &state().announce};
+}
+
+std::vector<ExternalLayout> layouts_of(const Graph& g, std::span<const Sizes> input_strides) {
+  std::vector<ExternalLayout> layouts;
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    if (g.inputs[i].kind == InputKind::scalar) continue;
+    layouts.push_back({std::vector<Dim>(input_strides[i].begin(), input_strides[i].end()), Dim(0)});
+  }
+  return layouts;
+}
+
+std::string lines_of(const Graph& g, const ProfileRow& row) {
+  std::string lines;
+  for (int32_t node : row.sources) {
+    if (node < 0 || node >= static_cast<int32_t>(g.nodes.size())) continue;
+    const std::string line = g.nodes[static_cast<size_t>(node)].origin.loc.str();
+    if (!line.empty() && lines.find(line) == std::string::npos) lines += " " + line;
+  }
+  return lines;
+}
+
+std::string largest_results(const Graph& g) {
+  std::vector<std::pair<double, const Node*>> sized;
+  for (const Node& n : g.nodes) {
+    if (def(n.op).view) continue;
+    double bytes = static_cast<double>(dtype_size(g.type(n.out).dtype));
+    for (const Dim& d : g.type(n.out).shape) bytes *= d.is_const() ? static_cast<double>(d.value()) : 1;
+    sized.emplace_back(bytes, &n);
+  }
+  const size_t count = std::min<size_t>(3, sized.size());
+  std::partial_sort(sized.begin(), sized.begin() + static_cast<ptrdiff_t>(count), sized.end(),
+                    [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string out;
+  for (size_t i = 0; i < count; ++i) {
+    const Node& n = *sized[i].second;
+    out += fmt::format("{}`{}` {}", i ? ", " : "; largest results: ", def(n.op).name, g.type(n.out).str());
+    if (n.origin.loc.known()) out += fmt::format(" ({})", n.origin.loc.str());
+  }
+  return out;
+}
+
+/// A job holds no schedules: they are one machine's.
+void record_job(const Graph& g, const std::vector<ExternalLayout>& layouts, const LowerOptions& lower,
+                const StageOptions& options, const BuildRecord& record) {
+  Context& c = context();
+  if (!c.recorder.active()) return;
+  const int threads = options.threads > 0 ? options.threads : default_threads();
+  c.recorder.record({options.name, {threads}, record.ends, lower, layouts, g, node_lines(g)});
+}
+
+void count_build(const CompileStats& stats, BuildRecord& record) {
+  const bool earlier = record.kernels == 0 || record.from_cache;  // the other stages of the build
+  record.from_cache = earlier && stats.from_cache;
+  record.kernels += stats.kernels;
+  record.compiled += stats.compiled;
+}
+
+std::vector<std::pair<double, double>> work_of(const Plan& plan, const std::vector<int64_t>& dims) {
+  const auto value = [&](DimIndex i) {
+    return i < 0 ? 0.0 : static_cast<double>(dims[static_cast<size_t>(i)]);
+  };
+  std::vector<std::pair<double, double>> out;
+  for (const Launch& l : plan.launches) {
+    if (l.profile < 0) continue;
+    const ProfileRow& row = plan.profile[static_cast<size_t>(l.profile)];
+    out.emplace_back(value(row.bytes), value(row.flops));
+  }
+  return out;
+}
 
 namespace {
 
@@ -24,9 +138,12 @@ class InterpretedProgram : public Program {
     checks_ = eliminate_dead_code(checks_);
     if (!communicates(graph_) || communicates(checks_)) checks_.outputs.clear();
   }
-  void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
-    std::vector<HostTensor> in(inputs.begin(), inputs.end());
-    for (size_t i = 0; i < in.size(); ++i) in[i].ref.dtype = graph_.type(graph_.inputs[i].value).dtype;
+  void run(std::span<const DeviceTensor> inputs, std::span<const DeviceTensor> outputs) override {
+    std::vector<HostTensor> in;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      in.push_back(fetch(inputs[i]));
+      in[i].ref.dtype = graph_.type(graph_.inputs[i].value).dtype;
+    }
     if (!checks_.outputs.empty() && fails(checks_, interpret(checks_, in), outputs)) return;
     const std::vector<HostTensor> results = interpret(graph_, in);
     if (fails(graph_, results, outputs)) return;
@@ -36,7 +153,7 @@ class InterpretedProgram : public Program {
       copies.push_back(make_host_tensor(r.ref.dtype, r.ref.shape));
       copy_elements(r.ref, copies.back().ref);
     }
-    for (size_t i = 0; i < outputs.size(); ++i) copy_elements(copies[i].ref, outputs[i].ref);
+    for (size_t i = 0; i < outputs.size(); ++i) store(copies[i].ref, outputs[i]);
   }
 
  private:
@@ -46,13 +163,13 @@ class InterpretedProgram : public Program {
   }
   /// Whether a guard of `g` does not hold; then what the guards hold is given out.
   bool fails(const Graph& g, const std::vector<HostTensor>& results,
-             std::span<const HostTensor> outputs) const {
+             std::span<const DeviceTensor> outputs) const {
     if (guards_hold(g, results)) return false;
     size_t out = 0;
     for (size_t i = 0; i < results.size(); ++i) {
       if (!g.outputs[i].guard) continue;
       while (!graph_.outputs[out].guard) ++out;
-      if (results[i].ref.data) copy_elements(results[i].ref, outputs[out].ref);
+      if (results[i].ref.data) store(results[i].ref, outputs[out]);
       ++out;
     }
     return true;
@@ -62,7 +179,7 @@ class InterpretedProgram : public Program {
   Graph checks_;  ///< the guards alone, where they are made before ranks communicate; else without outputs
 };
 
-/// Compiled kernels. Inputs of kind scalar and outputs in place are known to the plan by position.
+/// Compiled kernels.
 class NativeProgram : public Program {
  public:
   NativeProgram(const Graph& g, CompiledProgram compiled, const StageOptions& options)
@@ -71,75 +188,19 @@ class NativeProgram : public Program {
         executable_(
             std::move(compiled.plan), [this](const PlanKernel& k) { return image_->kernel(k.symbol); },
             image_),
-        max_threads_(options.threads),
-        profiler_(options.profiler) {
-    for (const GraphInput& in : g.inputs) scalar_.push_back(in.kind == InputKind::scalar);
-    for (const GraphOutput& out : g.outputs) in_place_.push_back(out.alias_input >= 0);
-    sites_ = communication_of(g).sites;
-    label_ = g.name + (options.loc.known() ? fmt::format(" ({})", options.loc.str()) : "");
-  }
+        calls_(g, options) {}
 
-  void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
-    std::vector<void*> externals, fresh;
-    std::vector<uint64_t> scalars;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (scalar_[i]) scalars.push_back(*static_cast<const uint64_t*>(inputs[i].ref.data));
-      else externals.push_back(inputs[i].ref.data);
-    }
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (!in_place_[i]) fresh.push_back(outputs[i].ref.data);
-    executable_.run({.externals = externals,
-                     .outputs = fresh,
-                     .scalars = scalars,
-                     .symbols = {},
-                     .max_threads = max_threads_,
-                     .profiler = profiler_.get(),
-                     .timeline = context().timeline(),
-                     .name = label_,
-                     .number = state().call,
-                     .groups = state().groups,
-                     .sites = sites_,
-                     .announce = &state().announce});
+  void run(std::span<const DeviceTensor> inputs, std::span<const DeviceTensor> outputs) override {
+    const PlanArguments arguments = calls_.arguments(inputs, outputs);
+    executable_.run(calls_.invocation(arguments));
   }
-  int64_t arena_bytes() const { return executable_.arena_bytes({}); }
-  /// Bytes to move and FLOPs of each launch.
-  std::vector<std::pair<double, double>> work() const {
-    const Plan& plan = executable_.plan();
-    const std::vector<int64_t> dims = executable_.dims({});
-    const auto value = [&](DimIndex i) {
-      return i < 0 ? 0.0 : static_cast<double>(dims[static_cast<size_t>(i)]);
-    };
-    std::vector<std::pair<double, double>> out;
-    for (const Launch& l : plan.launches) {
-      if (l.profile < 0) continue;
-      const ProfileRow& row = plan.profile[static_cast<size_t>(l.profile)];
-      out.emplace_back(value(row.bytes), value(row.flops));
-    }
-    return out;
-  }
+  const Executable& executable() const { return executable_; }
 
  private:
   std::shared_ptr<LoadedImage> image_;
   Executable executable_;
-  int max_threads_;
-  std::shared_ptr<Profiler> profiler_;
-  std::vector<bool> scalar_, in_place_;
-  std::vector<CollectiveSite> sites_;
-  std::string label_;  // of its calls in a trace: "step (train.cpp:22)"
+  const PlanCalls calls_;
 };
-
-/// Adds the user's lines to the names in the profile table.
-void name_user_lines(const Graph& g, Plan& plan) {
-  for (ProfileRow& row : plan.profile) {
-    std::string lines;
-    for (int32_t node : row.sources) {
-      if (node < 0 || node >= static_cast<int32_t>(g.nodes.size())) continue;
-      const std::string line = g.nodes[static_cast<size_t>(node)].origin.loc.str();
-      if (!line.empty() && lines.find(line) == std::string::npos) lines += " " + line;
-    }
-    row.name += lines;
-  }
-}
 
 /// What does not communicate is tuned with the ranks that happen to build it, too.
 void share_with_others(TuneOptions& tune) {
@@ -170,29 +231,34 @@ ScheduleChoices choose(const Graph& g, const std::vector<ExternalLayout>& layout
 
 std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> input_strides,
                                       const StageOptions& options, BuildRecord& record) {
-  std::vector<ExternalLayout> layouts;
-  for (size_t i = 0; i < g.inputs.size(); ++i) {
-    if (g.inputs[i].kind == InputKind::scalar) continue;
-    layouts.push_back({std::vector<Dim>(input_strides[i].begin(), input_strides[i].end()), Dim(0)});
-  }
+  const std::vector<ExternalLayout> layouts = layouts_of(g, input_strides);
   Context& c = context();
-  check_runs_here(c.target);
+  if (!c.foreign) check_runs_here(c.target);
   const int threads = options.threads > 0 ? options.threads : default_threads();
   LowerOptions lower;
-  // A job holds no schedules: they are one machine's.
-  if (c.recorder.active())
-    c.recorder.record({options.name, {threads}, record.ends, lower, layouts, g, node_lines(g)});
+  record_job(g, layouts, lower, options, record);
   lower.schedules = choose(g, layouts, options, threads, record);
   CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads, options.go_on);
-  if (options.profiler) name_user_lines(g, compiled.plan);
-  const bool earlier = record.kernels == 0 || record.from_cache;  // the other stages of the build
-  record.from_cache = earlier && compiled.stats.from_cache;
-  record.kernels += compiled.stats.kernels;
-  record.compiled += compiled.stats.compiled;
+  if (options.profiler)
+    for (ProfileRow& row : compiled.plan.profile) row.name += lines_of(g, row);
+  count_build(compiled.stats, record);
+  if (c.foreign) return c.foreign(g, std::move(compiled), options);
   auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options);
-  record.arena_bytes = std::max(record.arena_bytes, program->arena_bytes());
-  for (const auto& w : program->work()) record.work.push_back(w);
+  const Executable& built = program->executable();
+  record.arena_bytes = std::max(record.arena_bytes, built.arena_bytes({}));
+  for (const auto& w : work_of(built.plan(), built.dims({}))) record.work.push_back(w);
   return program;
+}
+
+/// build_native(); where a size is beyond all memory, the error says of what.
+std::unique_ptr<Program> native_or_why(const Graph& g, std::span<const Sizes> input_strides,
+                                       const StageOptions& options, BuildRecord& record) {
+  try {
+    return build_native(g, input_strides, options, record);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::invalid || e.where().known()) throw;
+    throw Error(e.kind(), fmt::format("{}: {}{}", g.name, e.what(), largest_results(g)), options.loc);
+  }
 }
 
 }  // namespace
@@ -200,6 +266,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
 std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
                                        const StageOptions& options, BuildRecord& record) {
   if (options.go_on) options.go_on();
+  const BuildNotice notice(g);
   verify(g);
   check_graph(g, "recording");
   dump("trace", [&] { return print(g); });
@@ -207,9 +274,10 @@ std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> in
   record.nodes += static_cast<int>(optimised.nodes.size());
   std::unique_ptr<Program> program;
   if (options.reference) program = std::make_unique<InterpretedProgram>(optimised);
-  else program = build_native(optimised, input_strides, options, record);
+  else if (options.device.is_cuda()) program = build_cuda(optimised, input_strides, options, record);
+  else program = native_or_why(optimised, input_strides, options, record);
   if (options.check) program = check_against_reference(std::move(program), optimised, options);
-  if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised);
+  if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised, options.device);
   program->communication = communication_of(optimised);
   return program;
 }

@@ -3,6 +3,7 @@
 // and collects the new events; nothing is visible to other cursors before attach().
 #include <algorithm>
 
+#include "frontend/cuda.h"
 #include "frontend/cursor.h"
 
 namespace kiln::detail {
@@ -32,27 +33,27 @@ std::string event_text(const Event& e) {
   }
 }
 
-std::string type_text(const ExternalMeta& m) {
-  return fmt::format("{}[{}]", dtype_name(m.dtype), fmt::join(m.shape, ","));
+std::string meta_text(const ExternalMeta& m) {
+  return type_text({m.dtype, Shape(m.shape.begin(), m.shape.end())}, m.device);
 }
 
 /// How an external tensor differs from the recorded one.
 std::string meta_difference(const ExternalMeta& now, const ExternalMeta& then) {
-  if (now.dtype != then.dtype || now.shape != then.shape)
-    return fmt::format("{} where {}", type_text(now), type_text(then));
+  if (now.dtype != then.dtype || now.shape != then.shape || now.device != then.device)
+    return fmt::format("{} where {}", meta_text(now), meta_text(then));
   if (now.strides != then.strides)
-    return fmt::format("{} of strides [{}] where [{}]", type_text(now), fmt::join(now.strides, ","),
+    return fmt::format("{} of strides [{}] where [{}]", meta_text(now), fmt::join(now.strides, ","),
                        fmt::join(then.strides, ","));
   if (now.requires_grad != then.requires_grad)
-    return fmt::format("{} that {} where one that {}", type_text(now),
+    return fmt::format("{} that {} where one that {}", meta_text(now),
                        now.requires_grad ? "requires grad" : "does not require grad",
                        then.requires_grad ? "does" : "does not");
   if (now.is_leaf != then.is_leaf)
-    return fmt::format("{} that is {} where one that is {}", type_text(now),
+    return fmt::format("{} that is {} where one that is {}", meta_text(now),
                        now.is_leaf ? "a leaf" : "no leaf", then.is_leaf ? "a leaf" : "not");
   if (now.hooks != then.hooks)
-    return fmt::format("{} with {} hooks where one with {}", type_text(now), now.hooks, then.hooks);
-  return fmt::format("{} that shares other memory than the one", type_text(now));
+    return fmt::format("{} with {} hooks where one with {}", meta_text(now), now.hooks, then.hooks);
+  return fmt::format("{} that shares other memory than the one", meta_text(now));
 }
 }  // namespace
 
@@ -60,6 +61,9 @@ std::string meta_difference(const ExternalMeta& now, const ExternalMeta& then) {
 std::string Cursor::difference(const Event& e, const CallInfo& info) const {
   if (e.grad_enabled != state().grad_enabled)
     return e.grad_enabled ? "under no_grad where with gradients" : "with gradients where under no_grad";
+  if (e.tf32 != allows_tf32())
+    return fmt::format("with float32_matmul_precision '{}' where with '{}'", get_float32_matmul_precision(),
+                       e.tf32 ? "high" : "highest");
   for (size_t i = 0; i < std::min(e.operands.size(), info.operands.size()); ++i) {
     const Tensor* t = info.operands[i];
     const bool given = t && t->defined();
@@ -130,6 +134,7 @@ Event& Cursor::open_event(EventKind kind, const char* name, SourceLoc loc) {
   e.name = name;
   e.loc = loc;
   e.grad_enabled = state().grad_enabled;
+  e.tf32 = allows_tf32();
   e.parent = at_;
   open_ = &e;
   return e;
@@ -160,6 +165,11 @@ Slot Cursor::bind_operand(Event& e, const Tensor& t, int operand) {
              "dropped: the tensor made at {} was lost when the compiled callable threw", impl->dropped.str());
   KILN_CHECK(impl->storage, invalid, "{} ({}): a pending tensor of another trace is used here", e.name,
              e.loc.str());
+  KILN_CHECK(
+      !e.device || *e.device == impl->device || !impl->requires_grad, unsupported,
+      "{} ({}): {} requires grad, and its gradient would have to come back from {} inside the compiled "
+      "callable (move it there before, with .to())",
+      e.name, e.loc.str(), describe(*impl), e.device->str());
   Binding b{kAbsent, operand, meta_of(*impl)};
   SlotInfo info;
   info.type = impl->type();
@@ -193,9 +203,10 @@ Tensor Cursor::new_handle(Slot s, const TensorImpl& prototype) {
   return Tensor(std::move(h));
 }
 
-TensorImpl contiguous_prototype(const Type& t, bool requires_grad) {
+TensorImpl contiguous_prototype(const Type& t, bool requires_grad, Device device) {
   TensorImpl p;
   p.dtype = t.dtype;
+  p.device = device;
   for (const Dim& d : t.shape) p.shape.push_back(d.value());
   p.strides = contiguous_strides(p.shape);
   p.requires_grad = requires_grad;
@@ -210,7 +221,8 @@ std::vector<Tensor> Cursor::call_scalars(std::span<const Scalar> scalars) {
     info.type = {s.is_int ? DType::i64 : DType::f64, {}};
     info.value = recorder_->graph.add_input(info.type, InputKind::scalar, "");
     recorder_->scalars.push_back(info.value);
-    out.push_back(new_handle(recorder_->add_slot(info), contiguous_prototype(info.type, false)));
+    out.push_back(
+        new_handle(recorder_->add_slot(info), contiguous_prototype(info.type, false, Device::cpu())));
   }
   return out;
 }
@@ -232,7 +244,7 @@ Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
   grad = grad && state().grad_enabled && is_floating(info.type.dtype) && !def(o).constant_gradient;
   info.requires_grad = grad;
   recorder_->mark_grad(info.value, grad);
-  TensorImpl prototype = contiguous_prototype(info.type, grad);
+  TensorImpl prototype = contiguous_prototype(info.type, grad, *open_->device);
   if (def(o).view && in.size() == 1) {
     const TensorImpl& source = *in[0]->impl();
     const auto layout = def(o).view({source.dtype, nullptr, source.shape, source.strides}, attrs);
@@ -242,7 +254,7 @@ Tensor Cursor::emit(Op o, std::span<const Tensor* const> in, Attrs attrs) {
       info.base = recorder_->memory_of(s);
       if (state().grad_enabled) info.history = recorder_->history_of(s);
       info.chain = from_slot.chain;
-      info.chain.emplace_back(o, attrs);
+      info.chain.add(o, attrs);
       info.version = recorder_->slots[info.base].version;
       prototype.strides = layout->strides;
       prototype.offset = source.offset + layout->offset;
@@ -286,9 +298,9 @@ void Cursor::note_write(Slot s) {
   if (recorder_->slots[memory].external >= 0) open_->writes.push_back(memory);
 }
 
-void Cursor::check_later(const Tensor& worst, std::string before, std::string after) {
-  const Value v = recorder_->read(slot_of(*worst.impl()), origin());
-  recorder_->checks.push_back({v, std::move(before), std::move(after)});
+void Cursor::check_later(const Tensor& worst, ValueCheck check) {
+  check.worst = recorder_->read(slot_of(*worst.impl()), origin());
+  recorder_->checks.push_back(std::move(check));
 }
 
 void Cursor::end_call(std::span<const Tensor> results, bool failed) {

@@ -33,9 +33,27 @@ void Recorder::rollback(const Event& e) {
   while (!scalars.empty() && later(scalars.back())) scalars.pop_back();
   value_grad.resize(std::min<size_t>(value_grad.size(), static_cast<size_t>(e.value_count)));
   while (!checks.empty() && later(checks.back().worst)) checks.pop_back();
+  std::erase_if(regions, [&](const TracedRegion& x) { return x.begin >= e.value_count; });
+  if (!regions.empty() && regions.back().end >= e.value_count) regions.back().end = -1;
   std::erase_if(hooked, [&](const auto& p) { return p.first >= e.value_count; });
   std::erase_if(leaf_values, [&](const auto& p) { return p.first >= e.value_count; });
   std::erase_if(histories, [&](const auto& p) { return p.first >= e.value_count; });
+}
+
+void Recorder::mark_region(bool begins, const Origin& origin) {
+  // A value that nobody reads: rolling back takes it, and the mark with it.
+  const Value mark = graph.add_node(op("constant"), {}, {0.0, DType::boolean, Shape{}}, origin);
+  if (begins) regions.push_back({mark.id, -1});
+  else regions.back().end = mark.id;
+}
+
+int Recorder::region_of(Value v) const {
+  if (regions.empty() || v.id >= graph.value_count() || graph.producer(v) < 0) return -1;
+  const auto after = std::upper_bound(regions.begin(), regions.end(), v.id,
+                                      [](int id, const TracedRegion& x) { return id < x.begin; });
+  if (after == regions.begin()) return -1;
+  const TracedRegion& x = *(after - 1);
+  return v.id < x.end ? static_cast<int>(after - 1 - regions.begin()) : -1;
 }
 
 std::span<const Value> Recorder::history_operands(Value v) const {
@@ -124,9 +142,8 @@ std::vector<TapeEntry> Recorder::tape(std::span<const Node> nodes) const {
   return entries;
 }
 
-ViewChain Recorder::chain_to(Slot s) const {
-  const SlotInfo &from = slots[history_of(s)], &view = slots[s];
-  return {view.chain.begin() + static_cast<ptrdiff_t>(from.chain.size()), view.chain.end()};
+ViewChain::Steps Recorder::chain_to(Slot s) const {
+  return slots[s].chain.steps(slots[history_of(s)].chain.size());
 }
 
 Value Recorder::read(Slot s, const Origin& origin) {
@@ -137,7 +154,7 @@ Value Recorder::read(Slot s, const Origin& origin) {
   const Value source = history == s ? slots[memory].value : read(history, origin);
   SlotInfo fresh = slots[s];
   const int first = graph.value_count();
-  Value shown = forward_view(b, source, history == s ? fresh.chain : chain_to(s));
+  Value shown = forward_view(b, source, history == s ? fresh.chain.steps() : chain_to(s));
   mark_from(first);
   fresh.value = history == s ? with_history(shown, fresh.value, origin) : shown;
   fresh.version = slots[memory].version;
@@ -156,7 +173,7 @@ void Recorder::write(Slot s, Value v, bool grad, const Origin& origin) {
   const int first = graph.value_count();
   if (tracked && history != memory) {
     SlotInfo own = slots[history];
-    own.value = backward_view(b, owner, chain_to(s), 0, v);
+    own.value = backward_view(b, owner, chain_to(s), v);
     mark_from(first);
     own.requires_grad = wants_grad(own.value);
     own.leaf = !own.requires_grad;
@@ -165,7 +182,7 @@ void Recorder::write(Slot s, Value v, bool grad, const Origin& origin) {
   }
   SlotInfo base = slots[memory];
   const Value former = base.value;
-  base.value = backward_view(b, former, slots[s].chain, 0, v);
+  base.value = backward_view(b, former, slots[s].chain.steps(), v);
   mark_from(first);
   if (!tracked || history != memory) {
     base.value = with_history(base.value, former, origin);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frontend/late.h"
 #include "ir/plan.h"
 #include "ir/split_graph.h"
 
@@ -12,6 +13,11 @@ namespace {
 
 bool is_backward(const Event& e) {
   return e.kind == EventKind::backward || e.kind == EventKind::outer_backward;
+}
+
+/// Whether a checkpoint begins or ends there: frontend/checkpoint.cpp.
+bool is_checkpoint_mark(const Event& e) {
+  return e.kind == EventKind::call && std::string_view(e.name) == kCheckpointEvent;
 }
 
 /// The events of the stage that `run` ends, in order.
@@ -28,17 +34,18 @@ class Forward {
   Forward(const Recorder& r, std::span<const ImplPtr> externals) : r_(r), externals_(externals) {}
 
   void add(const Event& e) {
-    SplitOp op;
-    op.loc = e.loc;
-    for (Slot s : e.operands) {
-      if (s == kAbsent) continue;
-      use(s, static_cast<int>(ops.size()));
-      if (const int p = param(s); p >= 0) op.params.push_back(p);
+    const bool mark = is_checkpoint_mark(e);
+    if (mark && !e.ints[0]) {
+      if (inside_) ends.back() = e.value_count;
+      inside_ = false;
+      return;
     }
-    for (const EventResult& result : e.results)
-      if (result.operand < 0) made_by_[result.prototype->slot] = static_cast<int>(ops.size());
-    ops.push_back(std::move(op));
-    ends.push_back(e.value_count);
+    if (!inside_) {
+      ops.push_back({{}, {}, false, e.loc});
+      ends.push_back(0);
+    }
+    join(e);
+    inside_ = inside_ || mark;
   }
   /// Somebody behind the forward reads slot `s`.
   void read(Slot s) { use(s, -1); }
@@ -49,9 +56,26 @@ class Forward {
   std::vector<Slot> param_slots;
 
  private:
+  /// `e` is, or is a part of, the last op. A checkpoint is one op, which takes each parameter once, as
+  /// PyTorch's higher-order op does.
+  void join(const Event& e) {
+    const auto at = static_cast<int>(ops.size()) - 1;
+    SplitOp& op = ops.back();
+    for (Slot s : e.operands) {
+      if (s == kAbsent) continue;
+      use(s, at);
+      const int p = param(s);
+      const bool again = inside_ && std::find(op.params.begin(), op.params.end(), p) != op.params.end();
+      if (p >= 0 && !again) op.params.push_back(p);
+    }
+    for (const EventResult& result : e.results)
+      if (result.operand < 0) made_by_[result.prototype->slot] = at;
+    ends.back() = e.value_count;
+  }
+
   void use(Slot s, int user) {
     const auto maker = made_by_.find(s);
-    if (maker == made_by_.end()) return;
+    if (maker == made_by_.end() || maker->second == user) return;
     SplitOp& op = ops[static_cast<size_t>(maker->second)];
     if (user < 0) op.output = true;
     else op.users.push_back(user);
@@ -74,6 +98,7 @@ class Forward {
   const Recorder& r_;
   std::span<const ImplPtr> externals_;
   std::map<Slot, int> made_by_;
+  bool inside_ = false;  ///< a checkpoint
 };
 
 /// The part of each node of a stage.
@@ -109,31 +134,41 @@ class SplitProgram : public Program {
     Sizes shape;
   };
 
-  void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override {
-    std::vector<HostTensor> memory(inputs.begin(), inputs.end());
+  void run(std::span<const DeviceTensor> inputs, std::span<const DeviceTensor> outputs) override {
+    std::vector<DeviceTensor> memory(inputs.begin(), inputs.end());
     memory.insert(memory.end(), outputs.begin(), outputs.end());
     const size_t first = memory.size();
     memory.resize(first + temporaries.size());
     for (const Piece& piece : pieces) {
-      std::vector<HostTensor> in, out;
+      std::vector<DeviceTensor> in, out;
       for (int i : piece.inputs) in.push_back(memory[static_cast<size_t>(i)]);
       for (int i : piece.outputs) {
-        HostTensor& t = memory[static_cast<size_t>(i)];
+        DeviceTensor& t = memory[static_cast<size_t>(i)];
         if (static_cast<size_t>(i) >= first) {
           const Temporary& what = temporaries[static_cast<size_t>(i) - first];
-          t = make_host_tensor(what.dtype, what.shape);
+          t = make_device_tensor(device, what.dtype, what.shape);
         }
         out.push_back(t);
       }
       piece.program->run(in, out);
-      for (int i : piece.guards)
-        if (*static_cast<const int64_t*>(memory[static_cast<size_t>(i)].ref.data) != kNothingWrong) return;
+      if (fails(piece, memory)) return;
       for (int i : piece.dead) memory[static_cast<size_t>(i)] = {};
     }
+    if (copies.empty()) return;
+    settle(device);  // what checks say of the parts may not be known yet
+    for (const Piece& piece : pieces)
+      if (fails(piece, memory)) return;
     for (const auto& [from, to] : copies)
-      copy_elements(memory[static_cast<size_t>(from)].ref, memory[static_cast<size_t>(to)].ref);
+      copy_elements(memory[static_cast<size_t>(from)], memory[static_cast<size_t>(to)]);
   }
 
+  static bool fails(const Piece& piece, const std::vector<DeviceTensor>& memory) {
+    return std::any_of(piece.guards.begin(), piece.guards.end(), [&](int i) {
+      return *static_cast<const int64_t*>(memory[static_cast<size_t>(i)].ref.data) != kNothingWrong;
+    });
+  }
+
+  Device device;
   std::vector<Piece> pieces;
   std::vector<Temporary> temporaries;
   std::vector<std::pair<int, int>> copies;  ///< written in place when all parts have run
@@ -154,6 +189,7 @@ class SplitBuilder {
 
   std::unique_ptr<SplitProgram> build(const std::vector<GraphPart>& parts, const StageOptions& options,
                                       BuildRecord& record) {
+    program_->device = options.device;
     bool from_cache = true;
     for (const GraphPart& part : parts) {
       SplitProgram::Piece piece;

@@ -12,6 +12,8 @@
 
 #include "autotune/tune.h"
 #include "frontend/communication.h"
+#include "frontend/device.h"
+#include "frontend/graphed.h"
 #include "frontend/trace.h"
 #include "ir/interpret.h"
 #include "ir/split_buckets.h"
@@ -37,6 +39,10 @@ struct StageOptions {
   TuneOptions tune;             ///< `threads` and `go_on` are filled in by the build
   std::function<void()> go_on;  ///< unless it is empty, ends a build by what it throws
   std::optional<SplitOptions> split;
+  std::shared_ptr<GraphedPrograms> graphed;  ///< null: plans are not recorded as CUDA graphs
+  // Of a stage:
+  Device device = {};
+  bool tf32 = false;  ///< matrix products of f32 may be made from tf32
   // Of a path, for its backward outside the callable:
   std::vector<Sizes> external_strides;
   std::map<Slot, int> bucket_of;  ///< with split: the bucket of each parameter
@@ -58,16 +64,16 @@ struct StageOutput {
   int check = -1;       ///< no memory of the trace: tested after the run
 };
 
-/// A compiled (or interpreted) graph over host memory.
+/// A compiled (or interpreted) graph over memory of one device.
 class Program {
  public:
   virtual ~Program() = default;
   Communication communication;  ///< which the ranks must agree on before each run
-  /// `inputs` in graph-input order. `outputs[i].ref` is where output i goes; outputs that alias an input
-  /// have that input's memory. Guard outputs come in with kNothingWrong; after a run that leaves another
-  /// value in one, no input has been written, and the other outputs hold nothing. Threads: may run
-  /// concurrently.
-  virtual void run(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+  /// `inputs` in graph-input order, `outputs[i]` is where output i goes: memory of the program's device, but
+  /// for scalars and guard outputs, which are the host's. Outputs that alias an input have that input's
+  /// memory. Guard outputs come in with kNothingWrong; after a run that leaves another value in one, no input
+  /// has been written, and the other outputs hold nothing. Threads: may run concurrently.
+  virtual void run(std::span<const DeviceTensor> inputs, std::span<const DeviceTensor> outputs) = 0;
 };
 
 /// Builds a program for `g`, whose inputs have the given strides (elements). Fills in `record`.
@@ -83,7 +89,7 @@ struct LiveMemory {
 /// A live view of something that outlives the call as well: writes to either reach the other's history.
 struct LiveView {
   Slot view = kAbsent, base = kAbsent;
-  ViewChain chain;
+  ViewChain::Steps steps;
 };
 
 class OuterBackward;
@@ -96,6 +102,8 @@ struct Stage {
   std::vector<LiveView> views;  ///< at the end of a call
   std::vector<ValueCheck> checks;
   std::unique_ptr<Program> program;
+  Device device = {};                       ///< where it runs, and
+  bool tf32 = false;                        ///< as of StageOptions
   std::shared_ptr<const StageSplit> split;  ///< with CompileOptions::split
   std::vector<Slot> consumed;               ///< live results whose history a backward has used up
   std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "frontend/context.h"
+#include "frontend/cuda.h"
 #include "frontend/cursor.h"
 #include "frontend/dispatch.h"
 #include "frontend/frozen.h"
@@ -59,6 +60,15 @@ Generator& generator() {
 }
 }  // namespace
 
+namespace {
+std::atomic<bool>& tf32() {
+  static std::atomic<bool> allowed{false};
+  return allowed;
+}
+}  // namespace
+
+bool allows_tf32() { return tf32().load(std::memory_order_relaxed); }
+
 GeneratorState next_random() {
   forbid_frozen("random numbers");
   GeneratorState s;
@@ -78,6 +88,28 @@ void take_back_random(const GeneratorState& first, uint64_t count) {
 }
 
 }  // namespace detail
+
+namespace {
+/// The index of a GPU, or -1.
+std::atomic<int>& default_gpu() {
+  static std::atomic<int> gpu{-1};
+  return gpu;
+}
+}  // namespace
+
+void set_default_device(Device device) { default_gpu() = device.is_cuda() ? device.index : -1; }
+Device get_default_device() {
+  const int gpu = default_gpu();
+  return gpu < 0 ? Device::cpu() : Device::cuda(gpu);
+}
+
+void set_float32_matmul_precision(std::string_view precision, SourceLoc loc) {
+  KILN_CHECK(precision == "highest" || precision == "high", invalid,
+             "set_float32_matmul_precision ({}): got '{}', expected 'highest' or 'high'", loc.str(),
+             precision);
+  detail::tf32() = precision == "high";
+}
+std::string_view get_float32_matmul_precision() { return detail::allows_tf32() ? "high" : "highest"; }
 
 void manual_seed(uint64_t seed) { set_generator_state({seed, 0}); }
 

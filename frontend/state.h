@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "frontend/impl.h"
@@ -26,10 +27,15 @@ struct State {
   Cursor* aside = nullptr;   ///< the same while a backward that is no part of its trace runs
   Cursor* open = nullptr;    ///< of the compiled call that runs, even where ops are eager for a while
   bool grad_enabled = true;
+  std::optional<DType> autocast;  ///< dtype of the innermost Autocast; none: off
   std::vector<ScopeEntry> scopes;
+  std::optional<Device> device;        ///< of the op that runs; none between ops
+  CheckpointRegion* region = nullptr;  ///< that eager ops are recorded in; null: none
+  Cursor* checkpointed = nullptr;      ///< whose trace is inside a checkpoint; null: none
   uint64_t call = 0;  ///< whose program ran last on this thread: its number among its callable's
-  std::vector<ProcessGroup*> groups;  ///< that collectives evaluated on this thread name by place
-  std::function<void()> announce;     ///< called before the first of them; may be empty
+  std::vector<ProcessGroup*> groups;        ///< that collectives evaluated on this thread name by place
+  std::function<void(bool)> announce;       ///< called before the first of them; may be empty
+  std::vector<std::function<void()>> undo;  ///< of calls that failed late, until the open one has ended
 
   /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;
@@ -42,12 +48,17 @@ struct State {
 /// This thread's state, made on first use.
 State& state();
 
+/// Whether GPUs may round the factors of f32 matrix products to tf32.
+bool allows_tf32();
+
 /// Takes the next offset of the default generator; returns (seed, offset). Threads: any.
 GeneratorState next_random();
 /// Undoes `count` draws of which the first gave `first`, unless somebody has drawn or seeded since.
 void take_back_random(const GeneratorState& first, uint64_t count);
 
-/// Human text of an impl for errors: "f32[2,3] 'fc1.weight'".
+/// "f32[2,3]", or "f32[2,3] on cuda:0".
+std::string type_text(const Type& type, Device device);
+/// Human text of an impl for errors: "f32[2,3] 'fc1.weight'", "f32[2,3] on cuda:0".
 std::string describe(const TensorImpl& t);
 /// Throws: invalid, when `t` is undefined; `what` names the op and operand.
 const TensorImpl& checked(const Tensor& t, const char* what, Loc loc);
@@ -55,8 +66,9 @@ const TensorImpl& checked(const Tensor& t, const char* what, Loc loc);
 /// Elements of a tensor of `sizes`. Throws: invalid, on a negative size or a count beyond 63 bits.
 int64_t count_of(const Sizes& sizes, const char* what, Loc loc);
 /// Fresh contiguous tensor memory. Throws: device, when memory runs out.
-ImplPtr make_impl(DType dtype, Sizes shape);
+ImplPtr make_impl(DType dtype, Sizes shape, Device device = {});
 ImplPtr impl_from_host(HostTensor host, std::span<const ImplPtr> inputs);
+/// The elements for the host, without a copy: of tensors of the CPU alone (device.h has fetch() for all).
 HostTensor host_of(const TensorImpl& t);
 /// Same data, layout and dtype without history.
 ImplPtr alias_without_history(const TensorImpl& t);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@ struct ExternalMeta {
   Sizes shape, strides;
   bool requires_grad = false, is_leaf = true;
   uint32_t hooks = 0;
+  Device device = {};
   Slot alias_of = kAbsent;   ///< earliest external slot with the same storage
   int64_t alias_offset = 0;  ///< this offset minus that one's, in elements
   bool operator==(const ExternalMeta&) const = default;
@@ -69,7 +71,9 @@ struct Event {
   const char* name = "";
   SourceLoc loc;
   bool grad_enabled = true;
-  uint32_t scalar_kinds = 0;  ///< bit i: scalar i is an integer
+  std::optional<Device> device;  ///< calls and backwards: where they run
+  bool tf32 = false;             ///< the same: whether allows_tf32()
+  uint32_t scalar_kinds = 0;     ///< bit i: scalar i is an integer
   uint32_t scalar_count = 0;
   std::vector<Slot> operands;
   std::vector<int64_t> ints;
@@ -110,7 +114,20 @@ struct SlotInfo {
 /// A promise about values that only a run can test: `worst` is an i64, kNothingWrong where all is well.
 struct ValueCheck {
   Value worst;
-  std::string before, after;  ///< the error's text around the value
+  std::string before, after;          ///< the error's text around the value
+  std::optional<int64_t> least = {};  ///< what stands for the least integer, if anything does
+
+  /// Throws: invalid, if the run has left anything else than kNothingWrong; `late` ends the text.
+  void require(int64_t found, const std::string& late = "") const;
+};
+
+/// Name of the events at which a checkpoint begins (ints: 1) and ends (0).
+inline constexpr const char* kCheckpointEvent = "checkpoint";
+
+/// Values of a path that a checkpoint made: those between two marks.
+struct TracedRegion {
+  int begin = -1;
+  int end = -1;  ///< -1: still open
 };
 
 /// The state of a path being recorded. Copyable, and can be rolled back to any event of the path.
@@ -126,15 +143,21 @@ struct Recorder {
   /// Value id -> value whose gradient takes the place of its operand's (invalid: none): what a write that no
   /// derivative sees leaves behind.
   std::map<int, Value> histories;
-  std::vector<bool> consumed;        ///< per value: a backward has used up its history
-  std::map<int, Slot> hooked;        ///< value id -> slot whose hooks see its gradient
-  std::map<int, int> exported;       ///< value id -> carried buffer, after a host read
-  std::map<int, Slot> export_owner;  ///< carried buffer -> slot whose handles show it
-  std::map<int, int> in_memory;      ///< value id -> external that holds it now
+  std::vector<TracedRegion> regions;  ///< in order
+  std::vector<bool> consumed;         ///< per value: a backward has used up its history
+  std::map<int, Slot> hooked;         ///< value id -> slot whose hooks see its gradient
+  std::map<int, int> exported;        ///< value id -> carried buffer, after a host read
+  std::map<int, Slot> export_owner;   ///< carried buffer -> slot whose handles show it
+  std::map<int, int> in_memory;       ///< value id -> external that holds it now
   int carried_count = 0;
   bool flush = false;  ///< an overlapping external was written: memory must be brought up to date
   std::vector<ValueCheck> checks;
   size_t checks_run = 0;  ///< of those, tested by stages that end at an earlier host read
+
+  /// A checkpoint begins, or the open one ends.
+  void mark_region(bool begins, const Origin& origin);
+  /// The place in `regions` of the one that made `v`, or -1: none, or one that is open, or an input.
+  int region_of(Value v) const;
 
   Slot add_slot(SlotInfo info);
   void change(Slot s, SlotInfo info);
@@ -155,7 +178,7 @@ struct Recorder {
   Value with_history(Value data, Value history, const Origin& origin);
   Slot memory_of(Slot s) const { return slots[s].base == kAbsent ? s : slots[s].base; }
   /// The view ops that lead from what `s` follows in history to `s`.
-  ViewChain chain_to(Slot s) const;
+  ViewChain::Steps chain_to(Slot s) const;
   Slot history_of(Slot s) const { return slots[s].history == kAbsent ? s : slots[s].history; }
   /// What the gradient of `v` flows to: the operands of its node, or what `histories` has in their place.
   /// None for inputs. Valid until the graph or `histories` change.

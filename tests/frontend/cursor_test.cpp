@@ -8,7 +8,7 @@
 
 #include "frontend/compile.h"
 #include "frontend/nn/layers.h"
-#include "frontend/optim/optimizer.h"
+#include "frontend/optim/sgd.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {

@@ -10,22 +10,16 @@
 #include <functional>
 
 #include "frontend/kiln.h"
+#include "tests/frontend/testing.h"
 
 namespace kiln::distributed {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-    return "no error";
-  } catch (const Error& e) {
-    return fmt::format("{}: {}", to_string(e.kind()), e.what());
-  }
-}
 Tensor floats(const std::vector<float>& v) {
   return Tensor::from_vector(v, {static_cast<int64_t>(v.size())});
 }
@@ -105,8 +99,8 @@ TEST_F(Distributed, AnAsynchronousOneKeepsItsTensors) {
   ASSERT_TRUE(work);
   work->wait();
   work->wait();
-  EXPECT_TRUE(work->done());
   EXPECT_THAT(gathered.to_vector<float>(), ElementsAre(3, 4));
+  EXPECT_TRUE(work->done());                     // of a GPU, since somebody has read it
   all_reduce(floats({1}), ReduceOp::sum, true);  // nobody waits for it
   barrier(true)->wait();
 }
@@ -158,6 +152,43 @@ TEST_F(Distributed, AModelTrainsInAWorldOfOne) {
   sgd.step();
   EXPECT_NE(before.to_vector<float>(), layer.named_parameters()[0].second.detach().to_vector<float>());
   destroy_process_group();  // before the module goes
+}
+
+// ---- GPUs ----
+
+struct Backends : ::testing::Test {
+  void SetUp() override { setenv("KILN_CUDA_DRIVER", "sim", 1); }
+  void TearDown() override {
+    if (is_initialized()) destroy_process_group();
+    unsetenv("KILN_CUDA_DRIVER");
+  }
+};
+
+TEST_F(Backends, TensorsOfAGpu) {
+  for (const char* name : {"", "gloo", "nccl", "cpu:gloo,cuda:nccl"}) {
+    const auto group = init_process_group({.backend = name});
+    EXPECT_EQ(group->device_group(0) != nullptr, std::string(name) != "gloo") << name;
+    const Tensor t = floats({1, 2}).cuda(1), on_cpu = floats({3});
+    const Tensor a = zeros({2}).cuda(1), b = zeros({2}).cuda(1);
+    all_reduce(t);
+    all_reduce(on_cpu);
+    broadcast(t, 0);
+    const WorkPtr work = all_gather({a}, t, true);
+    work->wait();
+    reduce_scatter(b, {a}, ReduceOp::max);
+    EXPECT_THAT(b.cpu().to_vector<float>(), ElementsAre(1, 2)) << name;
+    EXPECT_THAT(on_cpu.to_vector<float>(), ElementsAre(3)) << name;
+    destroy_process_group();
+  }
+}
+
+TEST_F(Backends, WrongOnes) {
+  EXPECT_THAT(error_of([] { init_process_group({.backend = "mpi"}); }),
+              HasSubstr("no such backend; got 'mpi', expected 'gloo', 'nccl' or 'cpu:gloo,cuda:nccl'"));
+  setenv("KILN_CUDA_DRIVER", "off", 1);
+  EXPECT_THAT(error_of([] { init_process_group({.backend = "nccl"}); }),
+              HasSubstr("device: no CUDA device can be used: KILN_CUDA_DRIVER=off"));
+  EXPECT_FALSE(is_initialized());
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "frontend/compile.h"
 #include "frontend/functional.h"
-#include "frontend/optim/optimizer.h"
+#include "frontend/optim/adam.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {

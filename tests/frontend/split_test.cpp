@@ -8,7 +8,7 @@
 #include "frontend/functional.h"
 #include "frontend/nn/distributed_data_parallel.h"
 #include "frontend/nn/layers.h"
-#include "frontend/optim/optimizer.h"
+#include "frontend/optim/sgd.h"
 #include "runtime/collective.h"
 #include "tests/frontend/testing.h"
 
@@ -190,7 +190,7 @@ TEST_P(Split, AGuardStopsAllPartitions) {
   Lookup net;
   auto f = compile(net, options(64));
   f(Tensor::from_vector<int64_t>({1, 2}, {2}));
-  EXPECT_THROW(f(Tensor::from_vector<int64_t>({1, 8}, {2})), Error);
+  EXPECT_NE(error_of([&] { f(Tensor::from_vector<int64_t>({1, 8}, {2})); }), "no error");
   EXPECT_EQ(values(net.calls), (Floats{1}));
   f(Tensor::from_vector<int64_t>({7, 0}, {2}));
   EXPECT_EQ(values(net.calls), (Floats{2}));

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "frontend/cuda.h"
 #include "frontend/ops.h"
 
 namespace kiln::testing {
@@ -31,13 +33,24 @@ inline std::vector<double> doubles(const Tensor& t) { return t.detach().to(DType
 
 using Floats = std::vector<float>;
 
-/// "kind: text" of the Error that `f` throws, or "no error".
+/// `text` as it is where tensors are made on the CPU: some tests run with another default device.
+inline std::string without_device(std::string text) {
+  if (!get_default_device().is_cuda()) return text;
+  const std::string on = " on " + get_default_device().str();
+  for (size_t p = text.find(on); p != std::string::npos; p = text.find(on, p)) text.erase(p, on.size());
+  text.erase(std::min(text.find(" (reported late, from call "), text.size()));
+  return text;
+}
+
+/// "kind: text" of the Error that `f` throws, or "no error". With tensors on a GPU: also of what it has
+/// started there, without what the text says of that.
 template <typename F>
 std::string error_of(F&& f) {
   try {
     f();
+    if (get_default_device().is_cuda()) cuda::synchronize();
   } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
+    return without_device(std::string(to_string(e.kind())) + ": " + e.what());
   }
   return "no error";
 }

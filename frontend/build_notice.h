@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line for whoever waits: a build that takes long says so while it runs.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace kiln {
+
+struct Graph;
+
+namespace detail {
+
+/// Lives as long as a build. One that takes longer than kPatience logs a line at level warn, and another when
+/// it is over; nothing where such lines are off (KILN_LOG=error).
+class BuildNotice {
+ public:
+  static constexpr std::chrono::milliseconds kPatience{2000};
+  explicit BuildNotice(const Graph& g, std::chrono::milliseconds patience = kPatience);
+  BuildNotice(const BuildNotice&) = delete;
+  BuildNotice& operator=(const BuildNotice&) = delete;
+  ~BuildNotice();
+
+ private:
+  const std::string name_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false, said_ = false;
+  std::thread watch_;
+};
+
+}  // namespace detail
+}  // namespace kiln
