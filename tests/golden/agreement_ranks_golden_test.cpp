@@ -29,7 +29,7 @@ Json builds_of(const F& f, const std::vector<std::vector<Arg>>& of_ranks) {
     group->barrier({"end", {}})->wait();  // nobody is stranded
     return "";
   };
-  EXPECT_EQ(first_difference(on_ranks(static_cast<int>(of_ranks.size()), false, rank_main)), "");
+  EXPECT_EQ(first_difference(on_ranks(static_cast<int>(of_ranks.size()), Between::threads, rank_main)), "");
   return builds;
 }
 

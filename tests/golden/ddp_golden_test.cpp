@@ -7,6 +7,7 @@
 
 #include "frontend/kiln.h"
 #include "frontend/nn/distributed_data_parallel.h"
+#include "ir/base/options.h"
 #include "tests/golden/eval.h"
 #include "tests/golden/ranks.h"
 #include "tests/golden/run.h"
@@ -76,9 +77,11 @@ struct Run {
   const int rank;
   const GroupPtr group;
   const bool compiled;
+  const Device device;
 
+  Tensor own(const std::string& name) const { return formula(name).to(device); }
   /// The formula tensor of that name, this rank's own if there is one.
-  Tensor own(const std::string& name) const {
+  Tensor formula(const std::string& name) const {
     const Json* found = nullptr;
     for (const Json& e : j["tensors"]) {
       if (e["arg"] == name + fmt::format("/rank{}", rank)) return tensor_of(e);
@@ -87,11 +90,15 @@ struct Run {
     if (!found) throw std::runtime_error("no tensor " + name);
     return tensor_of(*found);
   }
+  /// Moves it to the rank's device, too.
   void fill(nn::Module& m) const {
     NoGrad guard;
-    for (auto& [name, p] : m.named_parameters()) p.copy_(own(name));
+    for (auto& [name, p] : m.named_parameters()) p.copy_(formula(name));
+    m.to(device);
   }
-  void put(const std::string& name, const Tensor& t) const { results.put(rank, name, t); }
+  void put(const std::string& name, const Tensor& t) const {
+    results.put(rank, name, t.defined() ? t.cpu() : t);
+  }
   void put_grads(nn::Module& m, int64_t step) const {
     for (auto& [name, p] : m.named_parameters()) put(fmt::format("{}/{}.grad", step, name), p.grad());
   }
@@ -248,13 +255,14 @@ void logged(const Run& r, const Options& options, int64_t steps, Args... args) {
 
 void large_layers(const Run& r) {
   Net net(8, 520, 4);
+  net.to(r.device);
   tables(r, net, {}, [&](const Run& run, DistributedDataParallel& ddp) {
     const auto step = [&](const Tensor& x) {
       ddp.zero_grad();
       sum(ddp(x)).backward();
     };
     run.with(step, 1, [&](auto& f) {
-      for (int s = 0; s < 3; ++s) f(zeros({1, 8}));
+      for (int s = 0; s < 3; ++s) f(zeros({1, 8}, {.device = run.device}));
     });
   });
 }
@@ -432,18 +440,27 @@ double rounding(const std::string& id) {
   return id.find("fp16") != std::string::npos ? 1e-3 : id.find("bf16") != std::string::npos ? 1.6e-2 : 0;
 }
 
+std::string run(const Json& j, const Case& body, bool compiled, Between between) {
+  RankResults results(j, rounding(j["id"]));
+  std::string d =
+      first_difference(on_ranks(j["world"].get<int>(), between, [&](int rank, const GroupPtr& group) {
+        body({j, results, rank, group, compiled,
+              between == Between::gpus ? Device::cuda(rank) : Device::cpu()});
+        return std::string();
+      }));
+  return d.empty() ? results.missing(fact_left) : d;
+}
+
 std::string run(const Json& j, const Case& body, bool compiled) {
-  for (const bool gloo : {false, true}) {
-    RankResults results(j, rounding(j["id"]));
-    std::string d =
-        first_difference(on_ranks(j["world"].get<int>(), gloo, [&](int rank, const GroupPtr& group) {
-          body({j, results, rank, group, compiled});
-          return std::string();
-        }));
-    if (d.empty()) d = results.missing(fact_left);
-    if (!d.empty()) return (gloo ? "gloo, " : "threads, ") + d;
+  if (option("KILN_TEST_DEVICE") == "cuda") {
+    if (rounding(j["id"]) > 0 || j["id"] == "logging_comm_hook")
+      throw Unsupported("NCCL sends gradients as they are");
+    return run(j, body, compiled, Between::gpus);
   }
-  return "";
+  const std::string shared = run(j, body, compiled, Between::threads);
+  if (!shared.empty()) return "threads, " + shared;
+  const std::string sent = run(j, body, compiled, Between::gloo);
+  return sent.empty() ? "" : "gloo, " + sent;
 }
 
 std::string reason(const std::string& id) {

@@ -178,7 +178,7 @@ const std::map<std::string, std::string>& not_built() {
       {"manual_finalisation_too_early", finalise},
       {"manual_finalisation_twice", finalise},
       {"marked_twice_outside_forward", detection},
-      {"marked_twice_reentrant_checkpoint", "checkpoints"},
+      {"marked_twice_reentrant_checkpoint", "checkpoints are not reentrant: a parameter is ready once"},
       {"mesh_not_1d", mesh},
       {"optimiser_first_cap_above_cap", split},
       {"optimize_ddp_unknown_mode", split},
@@ -210,7 +210,7 @@ std::string run(const Json& j, const Case& c, bool compiled) {
   std::vector<std::string> words = c.more;
   if (j["refused"].get<bool>())
     for (const Json& w : j["words"]) words.push_back(w.get<std::string>());
-  const auto said = on_ranks(j["world"].get<int>(), false, [&](int rank, const GroupPtr& group) {
+  const auto said = on_ranks(j["world"].get<int>(), Between::threads, [&](int rank, const GroupPtr& group) {
     c.run(rank, group, compiled);
     return std::string();
   });

@@ -11,7 +11,10 @@ namespace {
 [[noreturn]] void unsupported(const std::string& what) { throw Unsupported(what); }
 
 const Function* find_function(std::string_view name) {
-  for (const auto& table : {math_functions(), shape_functions(), nn_functions()})
+  for (const auto& table :
+       {activation_functions(), elementwise_functions(), image_functions(), index_functions(),
+        linalg_functions(), loss_functions(), math_functions(), nn_functions(), reduction_functions(),
+        sequence_functions(), shape_functions()})
     for (const Function& f : table)
       if (f.name == name) return &f;
   return nullptr;
@@ -189,6 +192,34 @@ std::vector<Tensor> Value::tensors() const {
   if (!is<List>()) return {tensor()};
   std::vector<Tensor> out;
   for (const Value& x : std::get<List>(v)) out.push_back(x.tensor());
+  return out;
+}
+
+TensorArg operand(const Value& v) {
+  if (v.is<Tensor>()) return TensorArg(std::get<Tensor>(v.v));
+  if (v.is<double>()) return TensorArg(std::get<double>(v.v));
+  if (v.is<bool>()) return TensorArg(std::get<bool>(v.v));
+  return TensorArg(v.integer());
+}
+
+Reduction reduction_of(const Value& v) {
+  if (v.text() == "mean") return Reduction::mean;
+  if (v.text() == "sum") return Reduction::sum;
+  if (v.text() == "none") return Reduction::none;
+  throw Unsupported("reduction " + v.text());
+}
+
+List list_of(std::vector<Tensor> tensors) {
+  List out;
+  for (Tensor& t : tensors) out.emplace_back(std::move(t));
+  return out;
+}
+
+std::vector<int64_t> sizes_of(const Bound& b) {
+  if (b["a"].is<List>()) return b["a"].integers();
+  std::vector<int64_t> out;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    if (b.given(name)) out.push_back(b[name].integer());
   return out;
 }
 

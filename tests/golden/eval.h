@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "frontend/tensor.h"
+#include "frontend/functional.h"
 #include "tests/golden/expr.h"
 
 namespace kiln::golden {
@@ -72,9 +72,24 @@ struct Function {
 };
 
 /// The rows, by file.
+std::span<const Function> image_functions();
+std::span<const Function> index_functions();
 std::span<const Function> math_functions();
 std::span<const Function> shape_functions();
 std::span<const Function> nn_functions();
+std::span<const Function> elementwise_functions();
+std::span<const Function> reduction_functions();
+std::span<const Function> activation_functions();
+std::span<const Function> linalg_functions();
+std::span<const Function> loss_functions();
+
+/// Arguments as several tables read them.
+TensorArg operand(const Value& v);
+Reduction reduction_of(const Value& v);
+List list_of(std::vector<Tensor> tensors);
+/// x.f(1, 2, 3) and x.f((1, 2, 3)) are the same: the parameters a to e.
+std::vector<int64_t> sizes_of(const Bound& b);
+std::span<const Function> sequence_functions();
 
 using Variables = std::map<std::string, Value>;
 

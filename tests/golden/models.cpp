@@ -85,15 +85,21 @@ std::unique_ptr<Model> named_model(const Json& j) {
   const std::string name = j["model"].get<std::string>();
   if (name == "MLP") return std::make_unique<Mlp>(j["config"]);
   if (name == "GPT") return std::make_unique<Gpt>(j["config"]);
+  if (auto model = vision_model(name, j["config"])) return model;
+  if (auto model = bert_model(name, j["config"])) return model;
+  if (auto model = sequence_model(name, j["config"])) return model;
   throw Unsupported("model " + name);
 }
 
 void load_weights(Model& model, const Json& j) {
   nn::NamedTensors state;
   for (const Json& entry : j["tensors"]) {
-    if (entry.contains("tied_to")) throw Unsupported("a tied parameter by name");
+    if (entry.contains("tied_to")) continue;  // the model has it under its first name alone
     state.emplace_back(entry["param"].get<std::string>(), tensor_of(entry));
   }
+  // Counters of batches are not in the file.
+  for (const auto& [name, t] : model.named_buffers())
+    if (name.ends_with("num_batches_tracked")) state.emplace_back(name, zeros_like(t));
   model.load_state_dict(state);
 }
 
@@ -120,6 +126,18 @@ std::string check_gradients(const Model& model, const Json& expected) {
     for (const double v : values_of(grads[name]).data) sum += v * v;
     const std::string d = compare_scalar(pair, std::sqrt(sum));
     if (!d.empty()) return fmt::format("gradient norm of {}: {}", name, d);
+  }
+  return "";
+}
+
+std::string check_buffers(const Model& model, const Json& j, int64_t step) {
+  if (!j.contains("buffers_after") || j["buffers_after"]["step"].get<int64_t>() != step + 1) return "";
+  std::map<std::string, Tensor> buffers;
+  for (const auto& [name, t] : model.named_buffers()) buffers[name] = t;
+  for (const auto& [name, expected] : j["buffers_after"]["values"].items()) {
+    if (!buffers[name].defined()) return "no buffer " + name;
+    const std::string d = compare(expected, values_of(buffers[name]));
+    if (!d.empty()) return fmt::format("{} after step {}: {}", name, step, d);
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // models.json: the models that Kiln's modules can build, trained for the file's steps, eagerly and compiled.
 #include "frontend/kiln.h"
+#include "tests/golden/mode.h"
 #include "tests/golden/models.h"
 #include "tests/golden/run.h"
 #include "tests/golden/train.h"
@@ -16,6 +17,7 @@ std::string train(const Model& model, const Json& j, Step&& step) {
     std::string d = i == 0 ? compare_scalar(pair, loss) : compare_late_loss(pair, loss);
     if (!d.empty()) return fmt::format("loss {}: {}", i, d);
     if (i == 0) d = check_gradients(model, j["grad_norms_step1"]);
+    if (d.empty()) d = check_buffers(model, j, i);
     if (!d.empty()) return d;
   }
   return check_parameters(model, j);
@@ -34,7 +36,7 @@ std::string run(const Json& j, bool compiled) {
     return loss;
   };
   if (!compiled) return train(*model, j, step);
-  auto f = compile(step);
+  auto f = compile(step, compile_options());
   const std::string d = train(*model, j, f);
   const size_t builds = f.stats().builds.size();
   return d.empty() && builds != 1 ? fmt::format("{} builds, expected 1", builds) : d;

@@ -10,9 +10,10 @@ namespace {
 
 std::string run(const Json& j, bool compiled, int world, bool gloo) {
   std::vector<Trained> trained(static_cast<size_t>(world));
-  const std::string d = first_difference(on_ranks(world, gloo, [&](int rank, const GroupPtr& group) {
-    return train_rank(j, compiled, rank, world, group, trained[static_cast<size_t>(rank)]);
-  }));
+  const std::string d = first_difference(
+      on_ranks(world, gloo ? Between::gloo : Between::threads, [&](int rank, const GroupPtr& group) {
+        return train_rank(j, compiled, rank, world, group, trained[static_cast<size_t>(rank)]);
+      }));
   return d.empty() ? compare_ranks(j, trained) : d;
 }
 

@@ -7,13 +7,6 @@ namespace kiln::golden {
 
 namespace {
 
-Reduction reduction_of(const Value& v) {
-  if (v.text() == "mean") return Reduction::mean;
-  if (v.text() == "sum") return Reduction::sum;
-  if (v.text() == "none") return Reduction::none;
-  throw Unsupported("reduction " + v.text());
-}
-
 CrossEntropyOptions class_options(const Bound& b) {
   CrossEntropyOptions o;
   o.reduction = reduction_of(b["reduction"]);
@@ -47,7 +40,9 @@ Value run_layer_norm(const Bound& b) {
 }
 
 Value run_rms_norm(const Bound& b) {
-  return rms_norm(b["x"].tensor(), b["shape"].integers(), b["weight"].tensor_or_undefined(), b["eps"].real());
+  std::optional<double> eps;
+  if (b.given("eps")) eps = b["eps"].real();
+  return rms_norm(b["x"].tensor(), b["shape"].integers(), b["weight"].tensor_or_undefined(), eps);
 }
 
 Value run_linear(const Bound& b) {

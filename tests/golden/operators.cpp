@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's operators and indexing on the values of golden expressions.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "frontend/elementwise.h"
 #include "frontend/ops.h"
+#include "frontend/ops_index.h"
 #include "tests/golden/eval.h"
 
 namespace kiln::golden {
@@ -12,13 +15,6 @@ namespace kiln::golden {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
-
-TensorArg operand(const Value& v) {
-  if (v.is<Tensor>()) return TensorArg(std::get<Tensor>(v.v));
-  if (v.is<double>()) return TensorArg(std::get<double>(v.v));
-  if (v.is<bool>()) return TensorArg(std::get<bool>(v.v));
-  return TensorArg(v.integer());
-}
 
 Value on_numbers(const std::string& op, const Value& a, const Value& b) {
   const bool whole = !a.is<double>() && !b.is<double>();
@@ -34,13 +30,12 @@ Value on_numbers(const std::string& op, const Value& a, const Value& b) {
   return r;
 }
 
-Value on_bools(const std::string& op, const Value& a, const Value& b) {
-  for (const Value* v : {&a, &b})
-    if (v->is<Tensor>() && v->tensor().dtype() != DType::boolean) throw Unsupported("bitwise operators");
-  const TensorArg x = operand(a), y = operand(b);
-  if (op == "&") return logical_and(x, y);
-  if (op == "|") return logical_or(x, y);
-  return logical_xor(x, y);
+Value on_bits(const std::string& op, const TensorArg& x, const TensorArg& y) {
+  if (op == "&") return bitwise_and(x, y);
+  if (op == "|") return bitwise_or(x, y);
+  if (op == "^") return bitwise_xor(x, y);
+  if (op == "<<") return bitwise_left_shift(x, y);
+  return bitwise_right_shift(x, y);
 }
 
 Value compare_values(const std::string& op, const TensorArg& x, const TensorArg& y) {
@@ -71,7 +66,6 @@ int64_t apply_index(Tensor& t, int64_t dim, const Value& index) {
     t = slice(t, dim, begin, end, p[3].none() ? 1 : p[3].integer());
     return dim + 1;
   }
-  if (index.is<Tensor>()) throw Unsupported("indexing by a tensor");
   t = select(t, dim, index.integer());
   return dim;
 }
@@ -101,8 +95,8 @@ Value index_list(const List& list, const Value& index) {
 
 Value binary_operator(const std::string& op, const Value& a, const Value& b) {
   if (!a.is<Tensor>() && !b.is<Tensor>()) return on_numbers(op, a, b);
-  if (op == "&" || op == "|" || op == "^") return on_bools(op, a, b);
   const TensorArg x = operand(a), y = operand(b);
+  if (op == "&" || op == "|" || op == "^" || op == "<<" || op == ">>") return on_bits(op, x, y);
   if (op == "+") return add(x, y);
   if (op == "-") return sub(x, y);
   if (op == "*") return mul(x, y);
@@ -118,12 +112,33 @@ Value unary_operator(const std::string& op, const Value& a) {
   if (op == "-" && a.is<Tensor>()) return neg(a.tensor());
   if (op == "-" && a.is<double>()) return -std::get<double>(a.v);
   if (op == "-") return -a.integer();
-  if (a.is<Tensor>() && a.tensor().dtype() == DType::boolean) return logical_not(a.tensor());
+  if (a.is<Tensor>()) return bitwise_not(a.tensor());
   throw Unsupported("operator " + op);
 }
 
+namespace {
+/// One place of an index that has tensors among it.
+TensorIndex tensor_index(const Value& v) {
+  if (v.none()) return NewDim{};
+  if (v.is<Ellipsis>()) return kiln::Ellipsis{};
+  if (v.is<Tensor>()) return std::get<Tensor>(v.v);
+  if (!is_slice(v)) return v.integer();
+  const List& p = std::get<List>(v.v);
+  Slice s;
+  if (!p[1].none()) s.begin = p[1].integer();
+  if (!p[2].none()) s.end = p[2].integer();
+  if (!p[3].none()) s.step = p[3].integer();
+  return s;
+}
+}  // namespace
+
 Value index_value(const Value& base, const std::vector<Value>& index) {
   if (base.is<List>()) return index_list(std::get<List>(base.v), index.at(0));
+  if (std::any_of(index.begin(), index.end(), [](const Value& v) { return v.is<Tensor>(); })) {
+    TensorIndices all;
+    for (const Value& v : index) all.push_back(tensor_index(v));
+    return kiln::index(base.tensor(), all);
+  }
   Tensor t = base.tensor();
   int64_t dim = 0;
   for (size_t i = 0; i < index.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/golden/run.h"
+#include "tests/runtime/cuda/fake_nccl.h"
 
 namespace kiln::golden {
 
@@ -41,18 +42,21 @@ std::string bits_of(const Values& v) {
 
 }  // namespace
 
-std::vector<std::string> on_ranks(int world, bool gloo, const std::function<std::string(int, GroupPtr)>& body,
-                                  Seconds timeout) {
+std::vector<std::string> on_ranks(int world, Between between,
+                                  const std::function<std::string(int, GroupPtr)>& body, Seconds timeout) {
   const auto n = static_cast<size_t>(world);
   const std::shared_ptr<Store> store = make_local_store();
-  std::vector<GroupPtr> groups = gloo ? std::vector<GroupPtr>(n) : make_local_groups(world, timeout);
+  std::vector<GroupPtr> groups(n);
+  if (between == Between::threads) groups = make_local_groups(world, timeout);
+  if (between == Between::gpus) groups = testing::make_groups_with_gpus(world, timeout);
   std::vector<std::string> out(n);
   std::vector<std::thread> threads;
   for (int r = 0; r < world; ++r)
     threads.emplace_back([&, r] {
       const auto i = static_cast<size_t>(r);
       try {
-        if (gloo) groups[i] = make_gloo_group(store, "ranks", r, world, "127.0.0.1", timeout);
+        if (between == Between::gloo)
+          groups[i] = make_gloo_group(store, "ranks", r, world, "127.0.0.1", timeout);
         out[i] = body(r, groups[i]);
       } catch (const Error& e) {
         out[i] = fmt::format("{}: {}", to_string(e.kind()), e.what());

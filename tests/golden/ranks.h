@@ -18,9 +18,13 @@ namespace kiln::golden {
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
-/// Runs `body` on a thread per rank, whose groups share memory or talk by Gloo. Returns what the ranks
-/// returned or threw ("comm: ..."), in rank order.
-std::vector<std::string> on_ranks(int world, bool gloo, const std::function<std::string(int, GroupPtr)>& body,
+/// How the groups of ranks talk: they share memory, by Gloo, or as the first with groups of GPUs (the NCCL of
+/// tests among simulated devices, one for each rank).
+enum class Between { threads, gloo, gpus };
+
+/// Runs `body` on a thread per rank. Returns what the ranks returned or threw ("comm: ..."), in rank order.
+std::vector<std::string> on_ranks(int world, Between between,
+                                  const std::function<std::string(int, GroupPtr)>& body,
                                   Seconds timeout = Seconds(20));
 
 /// The first that is not empty, as "rank 1: ..."; "" if there is none.

@@ -45,6 +45,8 @@ void run_case(Report& report, const std::string& id, bool compiled,
   try {
     const std::string difference = body();
     report.line(id, compiled, difference.empty() ? Outcome::pass : Outcome::fail, difference);
+  } catch (const Exempt& e) {
+    report.line(id, compiled, Outcome::exempt, e.what());
   } catch (const Unsupported& e) {
     report.line(id, compiled, Outcome::unsupported, e.what());
   } catch (const Error& e) {
@@ -55,31 +57,42 @@ void run_case(Report& report, const std::string& id, bool compiled,
   }
 }
 
-namespace {
-
 bool wanted(const std::string& id, const std::string& filter) {
   if (filter.starts_with('=')) return id == filter.substr(1);
   return id.find(filter) != std::string::npos;
+}
+
+namespace {
+
+int run_cases(const std::string& family, const std::string& filter,
+              const std::function<void(Report&, const Json& file, const Json& one)>& run) {
+  try {
+    Report report(family);
+    const Json file = load(family);
+    for (const Json& j : file["cases"])
+      if (wanted(j["id"].get<std::string>(), filter)) run(report, file, j);
+    return report.finish();
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << std::endl;
+    return 2;
+  }
 }
 
 }  // namespace
 
 int golden_main(const std::string& family, int argc, char** argv,
                 const std::function<std::string(const Json&, const Json&, bool)>& run) {
-  try {
-    Report report(family);
-    const Json file = load(family);
-    for (const Json& j : file["cases"]) {
-      const std::string id = j["id"].get<std::string>();
-      if (argc > 1 && !wanted(id, argv[1])) continue;
-      for (const bool compiled : {false, true})
-        run_case(report, id, compiled, [&] { return run(file, j, compiled); });
-    }
-    return report.finish();
-  } catch (const std::exception& e) {
-    std::cerr << e.what() << std::endl;
-    return 2;
-  }
+  return run_cases(family, argc > 1 ? argv[1] : "", [&](Report& report, const Json& file, const Json& j) {
+    for (const bool compiled : {false, true})
+      run_case(report, j["id"].get<std::string>(), compiled, [&] { return run(file, j, compiled); });
+  });
+}
+
+int golden_main(const std::string& family, const std::string& filter, bool compiled,
+                const std::function<std::string(const Json&)>& run) {
+  return run_cases(family, filter, [&](Report& report, const Json&, const Json& j) {
+    run_case(report, j["id"].get<std::string>(), compiled, [&] { return run(j); });
+  });
 }
 
 }  // namespace kiln::golden

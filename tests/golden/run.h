@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "frontend/tensor.h"
@@ -18,14 +19,25 @@ Values values_of(const Tensor& t);
 struct Value;
 Value value_of(const Json& j);
 
+/// A check that does not apply to a case, and why.
+struct Exempt : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Whether a program's argument names the case: "=ID" names one, anything else is a part of an id.
+bool wanted(const std::string& id, const std::string& filter);
+
 /// Runs all cases of a family; `run` takes a case and whether to compile, and returns what differs, or "".
-/// The program's one argument narrows the cases: "=ID" names one, anything else is a part of an id.
+/// The program's one argument narrows the cases, see wanted().
 /// Returns the exit status.
 int golden_main(const std::string& family, int argc, char** argv,
                 const std::function<std::string(const Json& file, const Json& one, bool compiled)>& run);
+/// The same in one mode, of the cases that `filter` names as an argument does.
+int golden_main(const std::string& family, const std::string& filter, bool compiled,
+                const std::function<std::string(const Json& one)>& run);
 
 /// Runs one case in one mode and prints its line: `body` returns what differs, or "".
-/// Unsupported and Error(unsupported) give "unsupported"; any other exception fails.
+/// Exempt gives "exempt", Unsupported and Error(unsupported) "unsupported"; any other exception fails.
 void run_case(Report& report, const std::string& id, bool compiled, const std::function<std::string()>& body);
 
 }  // namespace kiln::golden

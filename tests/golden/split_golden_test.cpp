@@ -4,8 +4,6 @@
 // gradients of the cut models are compared with PyTorch's, or where the file has none, with eager ones.
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "tests/golden/eval.h"
 #include "tests/golden/run.h"
 #include "tests/golden/split_models.h"
@@ -131,32 +129,19 @@ void check_optimizer_case(const Json& one) {
   if (!half && one["id"] != "split_eval_no_grad_params") check_like_eager(one, {x}, cut, prepare);
 }
 
-/// Cases of `file` of that kind that can be run; the others are named, and missing what they say.
-std::vector<Json> possible(const Json& file, const std::string& kind, const std::set<std::string>& missing) {
+/// Cases of `file` of that kind; "": all.
+std::vector<Json> cases_of(const Json& file, const std::string& kind) {
   std::vector<Json> cases;
-  std::set<std::string> left;
-  for (const Json& one : file["cases"]) {
-    if (!kind.empty() && one["kind"] != kind) continue;
-    const std::string what = missing_in(one);
-    if (what.empty()) {
-      cases.push_back(one);
-      continue;
-    }
-    left.insert(one["id"].get<std::string>() + ": " + what);
-    EXPECT_FALSE(exists_now(what)) << "Kiln has " << what << " now: write the model of " << one["id"];
-  }
-  EXPECT_EQ(left, missing);
+  for (const Json& one : file["cases"])
+    if (kind.empty() || one["kind"] == kind) cases.push_back(one);
   return cases;
 }
 
 // B-11..B-26, D-46, D-55. Ignored parameters count here: PyTorch loses their marks on the way (B-21).
 TEST(SplitGolden, TablesOfRealModules) {
   const Json file = load("buckets");
-  const std::vector<Json> cases = possible(
-      file, "ddp_optimizer",
-      {"split_batchnorm_buffers: conv2d", "split_checkpointed: checkpoint",
-       "split_checkpointed_one_bucket: checkpoint", "split_encoder_stack: multi_head_attention_forward"});
-  EXPECT_EQ(cases.size(), 24u);
+  const std::vector<Json> cases = cases_of(file, "ddp_optimizer");
+  EXPECT_EQ(cases.size(), 28u);
   for (const Json& one : cases) check_optimizer_case(one);
 }
 
@@ -287,8 +272,15 @@ void check_calls(const Json& one, const SplitOptions& split) {
       EXPECT_EQ(compare(call["grads"][name], values_of(p.grad())), "") << name;
   }
   if (!one.contains("through_wrapper") || !one["through_wrapper"].contains("buckets_per_compile")) return;
-  for (const Build& b : f.stats().builds)
-    EXPECT_EQ(buckets_of(b.buckets.at(0)), one["through_wrapper"]["buckets_per_compile"][0]);
+  // Stages that end at a host read before anything uses a parameter have a table, too: one empty bucket.
+  const auto has_params = [](const BucketTable& t) {
+    return std::any_of(t.buckets.begin(), t.buckets.end(), [](const auto& x) { return !x.params.empty(); });
+  };
+  for (const Build& b : f.stats().builds) {
+    const auto at = std::find_if(b.buckets.begin(), b.buckets.end(), has_params);
+    ASSERT_NE(at, b.buckets.end());
+    EXPECT_EQ(buckets_of(*at), one["through_wrapper"]["buckets_per_compile"][0]);
+  }
 }
 
 /// The tables of a case, by name.
@@ -301,16 +293,13 @@ std::vector<std::pair<std::string, Json>> tables_of(const Json& one) {
 
 std::vector<Json> split_cases() {
   static const Json file = load("split");
-  return possible(file, "",
-                  {"checkpoint_mlp: checkpoint", "checkpoint_pair_1000: checkpoint",
-                   "checkpoint_pair_64: checkpoint", "context_autocast_bfloat16: autocast",
-                   "context_autocast_float16: autocast", "symbol_nonzero: nonzero"});
+  return cases_of(file, "");
 }
 
 // D-46, D-47, D-53, D-55: as for buckets.json, on the models of PyTorch's own tests.
 TEST(SplitGolden, TablesOfThePatterns) {
   const std::vector<Json> cases = split_cases();
-  EXPECT_EQ(cases.size(), 14u);
+  EXPECT_EQ(cases.size(), 20u);
   for (Json one : cases) {
     SCOPED_TRACE(one["id"].get<std::string>());
     one["calls"] = Json::array({0});
@@ -328,8 +317,39 @@ TEST(SplitGolden, ValuesOfThePatterns) {
     if (!one.contains("calls")) continue;
     SCOPED_TRACE(one["id"].get<std::string>());
     const auto tables = tables_of(one);
-    check_calls(one, tables.empty() ? SplitOptions{.cap = 1 << 20} : caps_of(tables[0].second));
+    const SplitOptions wide{.cap = 1 << 20}, caps = tables.empty() ? wide : caps_of(tables[0].second);
+    if (one["model"] != "CheckpointedMLP") {
+      check_calls(one, caps);
+      continue;
+    }
+    // Its table is of a small cap; its wrapper had another, at which it is one partition.
+    check_calls(one, wide);
+    Json cut = one;
+    cut.erase("through_wrapper");
+    check_calls(cut, caps);
   }
+}
+
+/// Elements in a half against those of f64: as far from them as PyTorch's are, but for one rounding more.
+std::string compare_rounded(const Json& one, const Tensor& got) {
+  const bool brain = one["output_dtype"] == "bfloat16";
+  if (got.dtype() != (brain ? DType::bf16 : DType::f16)) return "got " + got.type_str();
+  const Values v = values_of(got.to(DType::f32));
+  const Json &exact = one["float64"], &theirs = one["output"];
+  double largest = 0, apart = 0;
+  for (size_t i = 0; i < exact["at"].size(); ++i) {
+    const double want = exact["at"][i].get<double>();
+    largest = std::max(largest, std::abs(want));
+    apart = std::max(apart, std::abs(theirs["at"][i].get<double>() - want));
+  }
+  const double limit = apart + largest * (brain ? 0x1p-8 : 0x1p-11);
+  for (size_t i = 0; i < exact["at"].size(); ++i) {
+    const double a = v.data.at(exact["index"][i].get<size_t>()), want = exact["at"][i].get<double>();
+    if (!(std::abs(a - want) <= limit))
+      return fmt::format("element {}: got {}, expected {} within {}", exact["index"][i].get<size_t>(), a,
+                         want, limit);
+  }
+  return "";
 }
 
 // D-47: no_grad and enabled gradients hold in every partition that their region spans.
@@ -339,7 +359,11 @@ TEST(SplitGolden, ContextsSpanPartitions) {
     SCOPED_TRACE(one["id"].get<std::string>());
     const CutRun r = run_split(one, {tensor_of(one["tensors"][0])}, caps_of(one["table"]), Backend::native,
                                [&](SplitModel& m) { load_weights(m, one); });
-    EXPECT_EQ(compare(one["output"], values_of(r.outputs[0])), "");
+    if (one.contains("output_dtype") && one["output_dtype"] != "float32") {
+      EXPECT_EQ(compare_rounded(one, r.outputs[0]), "");
+    } else {
+      EXPECT_EQ(compare(one["output"], values_of(r.outputs[0])), "");
+    }
     EXPECT_EQ(r.outputs[0].requires_grad(), one["output_requires_grad"].get<bool>());
     EXPECT_EQ(r.build.breaks.size(), one["explain"]["reasons"].get<size_t>());
   }

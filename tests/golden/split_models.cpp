@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <optional>
 
 namespace kiln::golden {
 
@@ -32,7 +33,8 @@ void add_linears(nn::ModuleList& list, const Shapes& shapes, const std::string& 
 /// Plain, Toy, ToyInContext: linears with a ReLU behind each.
 class Plain : public OfOne {
  public:
-  Plain(const Shapes& shapes, bool no_grad) : no_grad_(no_grad) {
+  Plain(const Shapes& shapes, bool no_grad, std::optional<DType> autocast)
+      : no_grad_(no_grad), autocast_(autocast) {
     for (int i = 0; shapes.count(fmt::format("net.{}.weight", i)); i += 2) {
       const Sizes& s = shapes.at(fmt::format("net.{}.weight", i));
       net_.emplace_back<nn::Linear>(s[1], s[0]);
@@ -41,6 +43,7 @@ class Plain : public OfOne {
     register_module("net", net_);
   }
   Tensor forward(const Tensor& x) override {
+    const Autocast casts(autocast_.value_or(DType::bf16), autocast_.has_value());
     if (!no_grad_) return net_(x);
     NoGrad guard;
     return net_(x);
@@ -48,6 +51,7 @@ class Plain : public OfOne {
 
  private:
   bool no_grad_;
+  std::optional<DType> autocast_;
   nn::Sequential net_;
 };
 
@@ -164,6 +168,23 @@ class Tied : public OfOne {
   nn::ModuleList fcs_;
 };
 
+class EncoderStack : public OfOne {
+ public:
+  EncoderStack(int64_t d, int64_t layers) {
+    const nn::TransformerLayerOptions o{.dim_feedforward = 2 * d, .dropout = 0, .batch_first = true};
+    for (int64_t i = 0; i < layers; ++i) layers_.emplace_back<nn::TransformerEncoderLayer>(d, 2, o);
+    register_module("layers", layers_);
+  }
+  Tensor forward(const Tensor& in) override {
+    Tensor x = in;
+    for (size_t i = 0; i < layers_.size(); ++i) x = layers_[i](x);
+    return x;
+  }
+
+ private:
+  nn::ModuleList layers_;
+};
+
 class NoParams : public OfOne {
  public:
   Tensor forward(const Tensor& x) override { return sin(x) * 2.0 + x; }
@@ -224,7 +245,8 @@ class Custom : public SplitModel {
   nn::Sequential seq_;
 };
 
-/// Symbol, SymbolScalar, SymbolSize, SymbolThree: products with bare parameters, and a number from outside.
+/// Symbol, SymbolScalar, SymbolSize, SymbolThree, SymbolNonzero: products with bare parameters, and numbers
+/// from outside.
 class Symbols : public SplitModel {
  public:
   Symbols(const Shapes& shapes, std::string name) : name_(std::move(name)) {
@@ -234,6 +256,9 @@ class Symbols : public SplitModel {
     }
   }
   std::vector<Tensor> run(const std::vector<Tensor>& in, const std::vector<int64_t>& n) override {
+    const Tensor places = name_ == "SymbolNonzero"
+                              ? nonzero(Tensor::from_vector(n, {static_cast<int64_t>(n.size())}))
+                              : Tensor();
     const Tensor x = cat({in.at(0), in.at(0)});
     Tensor y = matmul(x, ws_[0]);
     if (name_ == "SymbolThree") {
@@ -242,6 +267,7 @@ class Symbols : public SplitModel {
     }
     const Tensor a = name_ == "SymbolSize" ? ones({n.at(0)}) : Tensor();
     y = x + matmul(y, ws_[1]);
+    if (name_ == "SymbolNonzero") return {y * sum(places + 1)};
     if (name_ == "SymbolScalar") return {y * n.at(0)};
     if (name_ == "SymbolSize") return {y * sum(a)};
     return {y};
@@ -250,6 +276,28 @@ class Symbols : public SplitModel {
  private:
   std::string name_;
   std::deque<Tensor> ws_;
+};
+
+/// Buffers that are updated in place.
+class BatchNormed : public OfOne {
+ public:
+  explicit BatchNormed(const Shapes& s) {
+    for (size_t i = 0; s.count(fmt::format("convs.{}.weight", i)); ++i) {
+      const int64_t c = s.at(fmt::format("convs.{}.weight", i))[0];
+      convs_.emplace_back<nn::Conv2d>(c, c, 3, nn::ConvOptions{.padding = 1, .bias = false});
+      norms_.emplace_back<nn::BatchNorm2d>(c);
+    }
+    register_module("convs", convs_);
+    register_module("bns", norms_);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x;
+    for (size_t i = 0; i < convs_.size(); ++i) y = relu(norms_[i](convs_[i](y)));
+    return y;
+  }
+
+ private:
+  nn::ModuleList convs_, norms_;
 };
 
 class Transposing : public OfOne {
@@ -361,6 +409,64 @@ class Biased : public OfOne {
   Tensor bias_;
 };
 
+/// The middle block is checkpointed.
+class Checkpointed : public OfOne {
+ public:
+  explicit Checkpointed(int64_t d) : a_(d, d), b_(d, d), c_(d, d), e_(d, d) {
+    register_module("a", a_);
+    register_module("b", b_);
+    register_module("c", c_);
+    register_module("e", e_);
+  }
+  Tensor forward(const Tensor& x) override {
+    return e_(checkpoint([this](const Tensor& h) { return relu(c_(relu(b_(h)))); }, a_(x)));
+  }
+
+ private:
+  nn::Linear a_, b_, c_, e_;
+};
+
+/// Every linear is checkpointed, the ReLUs between them are not.
+class CheckpointedMLP : public OfOne {
+ public:
+  explicit CheckpointedMLP(const Shapes& shapes) {
+    add_linears(fcs_, shapes, "fcs");
+    register_module("fcs", fcs_);
+  }
+  Tensor forward(const Tensor& in) override {
+    Tensor x = in;
+    for (size_t i = 0; i < fcs_.size(); ++i) {
+      x = checkpoint(fcs_[i], x);
+      if (i + 1 < fcs_.size()) x = relu(x);
+    }
+    return x;
+  }
+
+ private:
+  nn::ModuleList fcs_;
+};
+
+class CheckpointPair : public OfOne {
+ public:
+  explicit CheckpointPair(int64_t n) : one_(n), two_(n) {
+    register_module("one", one_);
+    register_module("two", two_);
+  }
+  Tensor forward(const Tensor& x) override { return cos(checkpoint(two_, cos(checkpoint(one_, x)))); }
+
+ private:
+  struct Inner : nn::Module {
+    explicit Inner(int64_t n) : a(n, n), b(n, n) {
+      register_module("a", a);
+      register_module("b", b);
+    }
+    using Module::forward;
+    Tensor forward(const Tensor& x) override { return b(a(x)); }
+    nn::Linear a, b;
+  };
+  Inner one_, two_;
+};
+
 }  // namespace
 
 std::map<std::string, Sizes> shapes_of(const Json& one) {
@@ -377,7 +483,10 @@ std::unique_ptr<SplitModel> make_split_model(const Json& one) {
   const std::map<std::string, Sizes> shapes = shapes_of(one);
   using Calls = std::vector<std::string>;
   if (name == "Plain" || name == "Toy" || name == "ToyInContext")
-    return std::make_unique<Plain>(shapes, id == "context_no_grad" || id == "split_eval_no_grad_params");
+    return std::make_unique<Plain>(shapes, id == "context_no_grad" || id == "split_eval_no_grad_params",
+                                   id == "context_autocast_bfloat16"  ? std::optional(DType::bf16)
+                                   : id == "context_autocast_float16" ? std::optional(DType::f16)
+                                                                      : std::nullopt);
   if (name == "Residual") return std::make_unique<Residual>(shapes);
   if (name == "SharedParam" || name == "ManyOutputs" || name == "InplaceTail")
     return std::make_unique<Linears>(shapes, name);
@@ -387,60 +496,22 @@ std::unique_ptr<SplitModel> make_split_model(const Json& one) {
   if (name == "TwoLinears") return std::make_unique<Named>(shapes, Calls{"a", "b"});
   if (name == "Matmuls") return std::make_unique<Matmuls>(shapes);
   if (name == "Tied") return std::make_unique<Tied>(shapes);
+  if (name == "EncoderStack") return std::make_unique<EncoderStack>(shapes.at("layers.0.norm1.weight")[0], 2);
   if (name == "NoParams") return std::make_unique<NoParams>();
   if (name == "TwoBranches") return std::make_unique<TwoBranches>(shapes);
   if (name == "Custom") return std::make_unique<Custom>(one["size"].get<int64_t>());
   if (name.starts_with("Symbol")) return std::make_unique<Symbols>(shapes, name);
+  if (name == "BatchNormed") return std::make_unique<BatchNormed>(shapes);
   if (name == "Transposing") return std::make_unique<Transposing>(shapes);
   if (name == "MaskedLM")
     return std::make_unique<MaskedLM>(one["config"], one["config"]["hidden"].get<int64_t>());
   if (name == "Biased")
     return std::make_unique<Biased>(one["config"]["heads"].get<int64_t>(),
                                     one["config"]["head_dim"].get<int64_t>());
+  if (name == "Checkpointed") return std::make_unique<Checkpointed>(shapes.at("a.bias")[0]);
+  if (name == "CheckpointedMLP") return std::make_unique<CheckpointedMLP>(shapes);
+  if (name == "CheckpointPair") return std::make_unique<CheckpointPair>(one["size"].get<int64_t>());
   throw Error(ErrorKind::invalid, "split_models: no model " + name);
-}
-
-std::string missing_in(const Json& one) {
-  static const std::map<std::string, std::string> kMissing = {
-      {"BatchNormed", "conv2d"},         {"Checkpointed", "checkpoint"},
-      {"CheckpointedMLP", "checkpoint"}, {"CheckpointPair", "checkpoint"},
-      {"SymbolNonzero", "nonzero"},      {"EncoderStack", "multi_head_attention_forward"}};
-  if (one["id"].get<std::string>().starts_with("context_autocast")) return "autocast";
-  const auto known = kMissing.find(one["model"].get<std::string>());
-  return known == kMissing.end() ? "" : known->second;
-}
-
-namespace {
-template <typename T>
-concept HasConv = requires(T x) {
-  conv2d(x, x);
-};
-template <typename T>
-concept HasNonzero = requires(T x) {
-  nonzero(x);
-};
-template <typename T>
-concept HasAttention = requires(T x) {
-  multi_head_attention_forward(x, x, x);
-};
-template <typename T>
-concept HasCheckpoint = requires(T x, T (*f)(const T&)) {
-  checkpoint(f, x);
-};
-constexpr bool kHasAutocast =
-#if __has_include("frontend/autocast.h")
-    true;
-#else
-    false;
-#endif
-}  // namespace
-
-bool exists_now(const std::string& missing) {
-  if (missing == "conv2d") return HasConv<Tensor>;
-  if (missing == "nonzero") return HasNonzero<Tensor>;
-  if (missing == "multi_head_attention_forward") return HasAttention<Tensor>;
-  if (missing == "checkpoint") return HasCheckpoint<Tensor>;
-  return missing == "autocast" && kHasAutocast;
 }
 
 }  // namespace kiln::golden

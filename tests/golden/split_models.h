@@ -21,12 +21,7 @@ class SplitModel : public nn::Module {
 /// The shapes of the parameters of a case, by state_dict name.
 std::map<std::string, Sizes> shapes_of(const Json& one);
 
-/// The case's model with fresh parameters. Throws: invalid, for one that missing_in() does not name.
+/// The case's model with fresh parameters. Throws: invalid, when there is no such model.
 std::unique_ptr<SplitModel> make_split_model(const Json& one);
-
-/// What Kiln has no counterpart of, though the case needs it: "conv2d", ...; "" if there is nothing.
-std::string missing_in(const Json& one);
-/// True once Kiln has something of that name: then the case's model must be written.
-bool exists_now(const std::string& missing);
 
 }  // namespace kiln::golden

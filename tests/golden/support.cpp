@@ -179,7 +179,7 @@ std::string compare_scalar(const Json& pair, double got, double factor, double f
 }
 
 void Report::line(const std::string& id, bool compiled, Outcome outcome, std::string reason) {
-  constexpr const char* kNames[] = {"pass", "fail", "unsupported"};
+  constexpr const char* kNames[] = {"pass", "fail", "unsupported", "exempt"};
   std::replace(reason.begin(), reason.end(), '\n', ' ');
   ++counts_[static_cast<int>(outcome)];
   std::cout << "GOLDEN " << family_ << ' ' << id << ' ' << (compiled ? "compiled" : "eager") << ' '

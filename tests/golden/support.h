@@ -59,20 +59,20 @@ inline std::string compare_late_loss(const Json& pair, double got) {
 }
 
 /// How one case went in one mode.
-enum class Outcome { pass, fail, unsupported };
+enum class Outcome { pass, fail, unsupported, exempt };
 
 /// Prints the result lines and keeps the exit status.
 class Report {
  public:
   explicit Report(std::string family) : family_(std::move(family)) {}
-  /// GOLDEN <family> <id> eager|compiled pass|fail|unsupported [reason]
+  /// GOLDEN <family> <id> eager|compiled pass|fail|unsupported|exempt [reason]
   void line(const std::string& id, bool compiled, Outcome outcome, std::string reason = "");
   /// Prints the totals; 1 if anything failed, else 0.
   int finish() const;
 
  private:
   std::string family_;
-  int counts_[3] = {0, 0, 0};
+  int counts_[4] = {0, 0, 0, 0};
 };
 
 }  // namespace kiln::golden
