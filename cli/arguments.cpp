@@ -135,8 +135,10 @@ void add_targets(CLI::App& command, std::string& value, const std::string& what)
     }
     return true;
   };
-  add_value(command, "--target", value, what, "CPU,...",
-            "some of host, x86-64-v3, x86-64-v4, with commas between", take);
+  add_value(
+      command, "--target", value, what, "TARGET,...",
+      "some of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, sm_100a and the like, with commas between",
+      take);
 }
 
 void add_tune(CLI::App& command, std::string& value, const std::string& what) {

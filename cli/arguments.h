@@ -25,7 +25,7 @@ void add_number(CLI::App& command, const std::string& names, int64_t& value, int
 /// One of a few words.
 void add_choice(CLI::App& command, const std::string& names, std::string& value,
                 const std::vector<std::string>& choices, const std::string& what);
-/// --target: CPUs, with commas between.
+/// --target: CPUs and GPU architectures, with commas between.
 void add_targets(CLI::App& command, std::string& value, const std::string& what);
 /// --tune: whether to speak of a run under KILN_TUNE=fast.
 void add_tune(CLI::App& command, std::string& value, const std::string& what);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kiln explain`: what the programs of a job become: graph, kernels, memory, and the time that bytes and
-// FLOPs take at least. Lowers, but compiles and runs nothing.
+// FLOPs take at least. Lowers, but runs nothing, and compiles for CUDA alone.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/explain_cuda.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
 #include "codegen/job.h"
@@ -32,7 +34,9 @@ struct ExplainOptions {
   bool measure = false, json = false;
 };
 
-constexpr const char* kKinds[] = {"elementwise", "reduce", "view", "gather", "scatter", "contract", "effect"};
+constexpr const char* kKinds[] = {"elementwise", "reduce", "view",     "gather", "scatter",
+                                  "scan",        "sort",   "contract", "effect"};
+static_assert(std::size(kKinds) == static_cast<size_t>(OpKind::effect) + 1, "a name for each kind");
 constexpr size_t kMostRegions = 8, kMostBuffers = 5, kMostName = 64;
 
 int64_t bytes_of(const Type& t) { return numel(t.shape).value() * static_cast<int64_t>(dtype_size(t.dtype)); }
@@ -101,7 +105,7 @@ class Explained {
   Explained(const JobProgram& p, const LowerOptions& lower, const NamedTarget& target,
             const MachineLimits& limits, bool measured)
       : program_(p), target_(target), limits_(limits), measured_(measured) {
-    LoweredProgram lowered = lower_cpu(p.graph, p.layouts, target.target, lower);
+    LoweredProgram lowered = kiln::lower(p.graph, p.layouts, target.target, lower);
     kernels_ = static_cast<int64_t>(lowered.kernels.size());
     plan_ = std::move(lowered.plan);
     name_plan(p.graph, plan_);
@@ -332,6 +336,12 @@ void explain(const ExplainOptions& o) {
       LowerOptions lower = p.options;
       const int threads = thread_counts(p, o.threads).back();
       if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known, threads);
+      if (const CudaTarget* cuda = cuda_target(t.target)) {
+        const CudaExplained explained(p, lower, *cuda, cache);
+        if (o.json) rows.push_back(explained.json());
+        else fmt::print("{}", explained.text(static_cast<size_t>(i)));
+        continue;
+      }
       const Explained explained(p, lower, t, limits_of(o, threads), o.measure);
       if (o.json) rows.push_back(explained.json());
       else fmt::print("{}", explained.text(static_cast<size_t>(i)));
@@ -346,7 +356,7 @@ void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Shows what the programs of a recorded job become");
   const auto o = std::make_shared<ExplainOptions>();
   add_job(*command, o->job);
-  add_targets(*command, o->target, "CPUs, of host, x86-64-v3, x86-64-v4");
+  add_targets(*command, o->target, "What for, of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, ...");
   add_number(*command, "--program", o->program, 0, INT32_MAX, "Only this one, numbered from 0");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "Threads to predict for; 0: the most that a recorded run had");

@@ -56,7 +56,7 @@ std::vector<NamedTarget> parse_targets(const std::string& names) {
     const size_t end = std::min(names.find(',', at), names.size());
     const std::string name = names.substr(at, end - at);
     at = end + 1;
-    const CpuTarget target = parse_target(name);
+    const Target target = target_named(name);
     const auto same = [&](const NamedTarget& t) { return t.target == target; };
     if (std::none_of(out.begin(), out.end(), same)) out.push_back({name, target});
   }

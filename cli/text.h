@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/cpu_target.h"
+#include "codegen/target.h"
 
 namespace kiln::cli {
 
@@ -25,9 +25,9 @@ std::string count_text(int64_t n, std::string_view noun);
 /// A target and the name it was asked for by.
 struct NamedTarget {
   std::string name;
-  CpuTarget target;
+  Target target;
 };
-/// The targets of "host,x86-64-v3", each once. Throws: invalid, on an unknown one.
+/// The targets of "host,x86-64-v3,sm_90a", each once. Throws: invalid, on an unknown one.
 std::vector<NamedTarget> parse_targets(const std::string& names);
 
 }  // namespace kiln::cli

@@ -14,7 +14,7 @@ std::vector<int> thread_counts(const JobProgram& p, int asked);
 
 /// What a run of `p` on `threads` threads is given: with TuneLevel::known by what the cache holds, with fast
 /// after measuring what it does not. Throws: as of choose_schedules.
-ScheduleChoices schedules_of(const JobProgram& p, const CpuTarget& target, DiskCache& cache, TuneLevel level,
+ScheduleChoices schedules_of(const JobProgram& p, const Target& target, DiskCache& cache, TuneLevel level,
                              int threads, TuneStats* stats = nullptr);
 
 }  // namespace kiln::cli

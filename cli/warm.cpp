@@ -52,6 +52,13 @@ struct Task {
   std::string place() const {
     return threads ? fmt::format("{}, {}", target->name, count_text(threads, "thread")) : target->name;
   }
+  bool is_cuda() const { return cuda_target(target->target) != nullptr; }
+  /// "3 of 15 kernels compiled"; kernels of CUDA are compiled several at a time.
+  std::string compiled_text() const {
+    return is_cuda() ? fmt::format("{}, {} compiled", count_text(stats.kernels, "kernel"),
+                                   count_text(stats.compiled, "source"))
+                     : fmt::format("{} of {} kernels compiled", stats.compiled, stats.kernels);
+  }
   const char* status() const { return !error.empty() ? "failed" : stats.from_cache ? "cached" : "compiled"; }
 };
 
@@ -76,9 +83,7 @@ class Progress {
                  std::string(kWidth - filled, '.'), done_, total_, what.substr(0, 60));
       std::fflush(stderr);
     } else if (!json_) {
-      const std::string kernels =
-          t.error.empty() ? fmt::format(", {} of {} kernels compiled", t.stats.compiled, t.stats.kernels)
-                          : "";
+      const std::string kernels = t.error.empty() ? ", " + t.compiled_text() : "";
       fmt::print("[{}/{}] {}: {}{}, {:.2f} s\n", done_, total_, what, t.status(), kernels,
                  t.stats.total_ms / 1000);
       std::fflush(stdout);
@@ -132,7 +137,10 @@ class Warm {
     KILN_CHECK(tune || o.threads == 0, invalid,
                "warm: --threads is the number to tune for; got {} without --tune fast", o.threads);
     for (const NamedTarget& t : targets_) {
-      if (tune) check_runs_here(t.target);  // to measure is to run
+      const auto* cpu = std::get_if<CpuTarget>(&t.target);
+      KILN_CHECK(!tune || cpu, invalid, "warm: --tune fast measures on the CPU that runs; got --target {}",
+                 t.name);
+      if (tune) check_runs_here(*cpu);  // to measure is to run
       for (size_t i = 0; i < job_.programs.size(); ++i) {
         const JobProgram& p = job_.programs[i];
         for (const int threads : tune ? thread_counts(p, o.threads) : std::vector{0})
@@ -200,8 +208,10 @@ class Warm {
     const JobProgram& p = program(t);
     const auto start = std::chrono::steady_clock::now();
     try {
-      t.stats = compile_program(p.graph, p.layouts, t.target->target, t.options, &cache_, 1).stats;
-      const std::string key = program_key(p.graph, p.layouts, t.target->target, t.options).str();
+      const Target& target = t.target->target;
+      const bool machine_code = t.is_cuda();
+      t.stats = compile_program(p.graph, p.layouts, target, t.options, &cache_, 1, {}, machine_code).stats;
+      const std::string key = program_key(p.graph, p.layouts, target, t.options, machine_code).str();
       if (!cache_.load(kPlanKind, key, true)) t.error = "its entry cannot be read back";
       std::error_code ec;
       const auto size = std::filesystem::file_size(cache_.path_of(kPlanKind, key), ec);
@@ -213,19 +223,21 @@ class Warm {
   }
 
   void print_text() const {
-    int kernels = 0;
+    int kernels = 0, sources = 0;
     int tuned = 0, found = 0;
     for (const Task& t : tasks_) {
-      kernels += t.stats.compiled;
+      (t.is_cuda() ? sources : kernels) += t.stats.compiled;
       tuned += t.tune.tuned;
       found += t.tune.found;
     }
     if (options_.tune == "fast") fmt::print("{} tuned, {} known\n", count_text(tuned, "kernel"), found);
+    std::string compiled = count_text(kernels, "kernel");
+    if (sources > 0) compiled = (kernels > 0 ? compiled + " and " : "") + count_text(sources, "CUDA source");
     fmt::print("{} for {}: {} compiled, {} from the cache, {} failed; {} compiled, {} to load, {:.2f} s\n",
                count_text(static_cast<int64_t>(job_.programs.size()), "program"),
                count_text(static_cast<int64_t>(targets_.size()), "target"), count("compiled"),
-               count("cached"), count("failed"), count_text(kernels, "kernel"),
-               bytes_text(static_cast<double>(bytes())), seconds_);
+               count("cached"), count("failed"), compiled, bytes_text(static_cast<double>(bytes())),
+               seconds_);
   }
 
   void print_json() const {
@@ -282,7 +294,8 @@ void add_warm_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("warm", "Compiles a recorded job into the cache");
   const auto o = std::make_shared<WarmOptions>();
   add_job(*command, o->job);
-  add_targets(*command, o->targets, "CPUs to compile for, of host, x86-64-v3, x86-64-v4");
+  add_targets(*command, o->targets,
+              "What to compile for, of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, ...");
   add_tune(*command, o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "Threads to tune for; 0: each number that a recorded run had");

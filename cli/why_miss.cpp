@@ -141,7 +141,7 @@ Answer look(const DiskCache& cache, const std::vector<Found>& there, const Progr
 /// Looks for the rows of tuning; without them all a run that tunes measures first. Returns the schedules
 /// that are known.
 ScheduleChoices look_for_rows(DiskCache& cache, const std::set<int>& tuned, const JobProgram& p,
-                              const CpuTarget& target, int threads, Answer& a) {
+                              const Target& target, int threads, Answer& a) {
   const auto known = [&](int count, TuneStats& stats) {
     return schedules_of(p, target, cache, TuneLevel::known, count, &stats);
   };
@@ -186,7 +186,8 @@ void why_miss(const WhyMissOptions& o) {
     LowerOptions lower = p.options;
     Answer a;
     if (tune) lower.schedules = look_for_rows(cache, tuned, p, t.target, threads, a);
-    if (a.why.empty()) a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower));
+    if (a.why.empty())
+      a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower, cuda_target(t.target)));
     hits += a.hit;
     ++all;
     const std::string place = tune ? fmt::format("{}, {}", t.name, count_text(threads, "thread")) : t.name;
@@ -213,7 +214,8 @@ void add_why_miss_command(CLI::App& cache) {
   CLI::App* command = cache.add_subcommand("why-miss", "Says why programs of a job are not found");
   const auto o = std::make_shared<WhyMissOptions>();
   add_job(*command, o->job);
-  add_targets(*command, o->target, "CPUs, of host, x86-64-v3, x86-64-v4");
+  add_targets(*command, o->target,
+              "What was compiled for, of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, ...");
   add_tune(*command, o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "Threads of such a run; 0: each number that a recorded run had");

@@ -75,7 +75,8 @@ class Usage(unittest.TestCase):
         for args in (("warm",), ("explain",), ("cache", "why-miss")):
             for value in ("z80", "", "host,z80", "host,"):
                 self.check(f"kiln: {' '.join(args)}: bad --target; got '{value}', expected some of host, "
-                           "x86-64-v3, x86-64-v4, with commas between\n", *args, "x", "--target", value)
+                           "x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, sm_100a and the like, with "
+                           "commas between\n", *args, "x", "--target", value)
 
     def check(self, message, *args):
         status, out, err = run(*args)

@@ -56,6 +56,23 @@ class Explain(tools.WithFolder):
             total = sum(r["seconds"] for r in stage["launches"])
             self.assertAlmostEqual(stage["predicted"]["seconds"], total, delta=1e-12)
 
+    def test_kernels_for_gpus_that_are_not_here(self):
+        job, _ = self.record()
+        self.skip_without_nvrtc(job)
+        args = ("explain", job, "--target", "sm_90a", "--program", "0")
+        stage = json.loads(self.good(*args, "--json"))[0]
+        self.assertEqual(stage["target"], "sm_90a")
+        for launch in stage["launches"]:
+            self.assertGreater(launch["registers"], 0)
+            self.assertEqual(launch["spill_bytes"], 0)
+            self.assertEqual(list(launch["us"]), ["A100", "H100", "B200"])
+            self.assertTrue(0 < launch["occupancy"] <= 1, launch)
+        out = self.good(*args)
+        self.assertRegex(out, r"^stage 0: train for sm_90a\n  plan: \d+ launches of \d+ kernels in \d+ "
+                              r"sources?, by NVRTC ")
+        self.assertRegex(out, r" A100 us +H100 us +B200 us  bound by lines\n")
+        self.assertRegex(out, r"\n  predicted: [\d.]+ us on A100, [\d.]+ us on H100, [\d.]+ us on B200, one ")
+
     def test_buckets(self):
         job = self.path("ddp.kiln")
         self.train("32", "ddp", KILN_RECORD=job)

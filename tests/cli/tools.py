@@ -64,6 +64,11 @@ class WithFolder(unittest.TestCase):
             f.write(self.recorded[width][0])
         return job, self.recorded[width][1]
 
+    def skip_without_nvrtc(self, job):
+        out = self.good("explain", job, "--target", "sm_90a", "--program", "0", cache=self.path("elsewhere"))
+        if ", by NVRTC " not in out:
+            self.skipTest(out.splitlines()[1])
+
     def files(self, cache=None):
         """kind/name -> bytes of every entry; fails on leftovers."""
         out = {}

@@ -8,7 +8,7 @@
 #include "frontend/kiln.h"
 #include "frontend/nn/distributed_data_parallel.h"
 #include "frontend/nn/layers.h"
-#include "frontend/optim/optimizer.h"
+#include "frontend/optim/adam.h"
 #include "runtime/collective.h"
 
 namespace {

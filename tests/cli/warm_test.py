@@ -2,6 +2,7 @@
 """`kiln warm`: a recorded job is compiled ahead of the run, which then compiles nothing."""
 import json
 import os
+import platform
 import pty
 import resource
 import signal
@@ -99,6 +100,44 @@ class Warm(tools.WithFolder):
         self.assertRegex(lines[5], r"^\[6/6\] evaluate for x86-64-v4: compiled, ")
         self.assertRegex(lines[6], r"^3 programs for 2 targets: 6 compiled, 0 from the cache, 0 failed; "
                                    r"\d+ kernels compiled, [\d.]+ KiB to load, [\d.]+ s$")
+
+    def test_kernels_for_arm_from_any_machine(self):
+        job, _ = self.record()
+        report = json.loads(self.good("warm", job, "--target", "aarch64", "--json"))
+        self.assertEqual((report["compiled"], report["failed"]), (3, 0))
+        machines = set()
+        for name, data in self.files().items():
+            at = data.find(b"\x7fELF") if name.startswith("object/") else -1
+            if at >= 0:
+                machines.add(int.from_bytes(data[at + 18:at + 20], "little"))
+        self.assertEqual(machines, {183}, "EM_AARCH64")
+        self.assertIn("3 of 3 programs would be found", self.good("cache", "why-miss", job, "--target",
+                                                                  "aarch64"))
+        self.assertIn(" aarch64 ", self.good("cache", "ls", "--kind", "plan"))
+        if platform.machine() == "aarch64":
+            return
+        env = {"KILN_CACHE_DIR": self.cache, "KILN_TARGET": "aarch64"}
+        status, _, err = tools.run(tools.KILN, "warm", job, "--target", "aarch64", "--tune", "fast", **env)
+        self.assertNotEqual(status, 0)
+        self.assertIn("code for aarch64-unknown-linux-gnu cannot run on ", err)
+        status, _, err = tools.run(tools.TRAIN, "32", **env)
+        self.assertNotEqual(status, 0)
+        self.assertIn("cannot run on x86_64-unknown-linux-gnu (set KILN_TARGET=host)", err)
+
+    def test_machine_code_for_gpus_that_are_not_here(self):
+        job, _ = self.record()
+        self.skip_without_nvrtc(job)
+        out = self.good("warm", job, "--target", "sm_80,sm_90a", "-j", "1").splitlines()
+        self.assertRegex(out[0], r"^\[1/6\] train for sm_80: compiled, \d+ kernels, \d+ sources? compiled, ")
+        self.assertRegex(out[6], r"^3 programs for 2 targets: 6 compiled, 0 from the cache, 0 failed; "
+                                 r"\d+ CUDA sources compiled, ")
+        again = self.good("warm", job, "--target", "sm_90a,sm_80", "-j", "1").splitlines()
+        self.assertRegex(again[6], r"^3 programs for 2 targets: 0 compiled, 6 from the cache, 0 failed; 0 ")
+        self.assertRegex(self.good("cache", "why-miss", job, "--target", "sm_90a"), r"3 of 3 programs would ")
+        status, _, err = tools.run(tools.KILN, "warm", job, "--target", "sm_80", "--tune", "fast",
+                                   KILN_CACHE_DIR=self.cache)
+        self.assertEqual((status, err), (2, "kiln: warm: --tune fast measures on the CPU that runs; got "
+                                            "--target sm_80\n"))
 
     def test_a_bar_on_a_terminal(self):
         job, _ = self.record()
