@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kiln-bench: times one workload in one process and prints one line, for people or as JSON.
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
@@ -20,15 +20,29 @@ void pin_to_core_1() {
     fmt::print(stderr, "kiln-bench: cannot pin to core 1; going on unpinned\n");
 }
 
-int run(const std::string& workload, const std::string& mode, double secs, int threads, bool json,
-        bool profile) {
-  if (threads == 1) pin_to_core_1();
-  kiln::set_option("KILN_NUM_THREADS", std::to_string(threads));
-  const bool compiled = mode == "compiled";
-  const auto w =
-      kiln::bench::make_workload(workload, {.compiled = compiled, .threads = threads, .profile = profile});
-  const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, secs);
-  kiln::bench::Extra extra{workload, mode, threads};
+/// What the command line says.
+struct Arguments {
+  std::string workload, mode = "compiled", device = "cpu", precision = "highest", autocast = "off";
+  double secs = 10;
+  int threads = 2;
+  bool json = false, profile = false;
+};
+
+int run(const Arguments& a) {
+  if (a.threads == 1) pin_to_core_1();
+  kiln::set_option("KILN_NUM_THREADS", std::to_string(a.threads));
+  kiln::set_float32_matmul_precision(a.precision);
+  const bool compiled = a.mode != "eager";
+  const kiln::Autocast autocast(a.autocast == "f16" ? kiln::DType::f16 : kiln::DType::bf16,
+                                a.autocast != "off");
+  const auto w = kiln::bench::make_workload(
+      a.workload, {.compiled = compiled,
+                   .threads = a.threads,
+                   .profile = a.profile,
+                   .device = a.device == "cuda" ? kiln::Device::cuda() : kiln::Device::cpu(),
+                   .graphs = a.mode == "graphs"});
+  const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, a.secs);
+  kiln::bench::Extra extra{a.workload, a.mode, a.threads};
   const kiln::CallableStats stats = w->stats();
   for (const kiln::Build& b : stats.builds) {
     extra.arena_mb = std::max(extra.arena_mb, static_cast<double>(b.arena_bytes) / (1 << 20));
@@ -36,8 +50,10 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
   }
   extra.builds = static_cast<int64_t>(stats.builds.size());
   extra.gnorm = w->gnorm();
-  fmt::print("{}\n", json ? json_line(m, extra) : text_line(m, extra));
-  if (profile) fmt::print(stderr, "{}", stats.profile);
+  if (a.device == "cuda")
+    extra.device_peak_mb = static_cast<double>(kiln::cuda::max_memory_allocated()) / (1 << 20);
+  fmt::print("{}\n", a.json ? json_line(m, extra) : text_line(m, extra));
+  if (a.profile) fmt::print(stderr, "{}", stats.profile);
   return 0;
 }
 
@@ -45,27 +61,34 @@ int run(const std::string& workload, const std::string& mode, double secs, int t
 
 int main(int argc, char** argv) {
   CLI::App app("Times training steps of Kiln on the workloads of benchmarks/peers", "kiln-bench");
-  std::string workload, mode = "compiled";
-  double secs = 10;
-  int threads = 2;
-  bool json = false, profile = false;
-  app.add_option("--workload", workload, "what to train")
-      ->required()
-      ->check(CLI::IsMember(kiln::bench::workload_names()));
-  app.add_option("--mode", mode, "eager or compiled")
-      ->check(CLI::IsMember({"eager", "compiled"}))
+  Arguments a;
+  app.add_option("--workload", a.workload,
+                 fmt::format("one of {}, or matmul-N: one product of N x N matrices",
+                             fmt::join(kiln::bench::workload_names(), ", ")))
+      ->required();
+  app.add_option("--mode", a.mode, "eager, compiled, or graphs: compiled and replayed as CUDA graphs")
+      ->check(CLI::IsMember({"eager", "compiled", "graphs"}))
       ->capture_default_str();
-  app.add_option("--secs", secs, "time to measure, seconds")
+  app.add_option("--device", a.device, "where to train")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--precision", a.precision, "of f32 matrix products: highest, or high for tf32 (CUDA)")
+      ->check(CLI::IsMember({"highest", "high"}))
+      ->capture_default_str();
+  app.add_option("--autocast", a.autocast, "dtype of matrix products and convolutions; parameters stay f32")
+      ->check(CLI::IsMember({"off", "bf16", "f16"}))
+      ->capture_default_str();
+  app.add_option("--secs", a.secs, "time to measure, seconds")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  app.add_option("--threads", threads, "threads; 1 pins to core 1 as the peers do")
+  app.add_option("--threads", a.threads, "threads; 1 pins to core 1 as the peers do")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_flag("--json", json, "one line of JSON");
-  app.add_flag("--profile", profile, "print a table of kernels to stderr (the steps are slower)");
+  app.add_flag("--json", a.json, "one line of JSON");
+  app.add_flag("--profile", a.profile, "print a table of kernels to stderr (the steps are slower)");
   CLI11_PARSE(app, argc, argv);
   try {
-    return run(workload, mode, secs, threads, json, profile);
+    return run(a);
   } catch (const kiln::Error& e) {
     fmt::print(stderr, "kiln-bench: {}\n", e.what());
     return 1;

@@ -84,6 +84,7 @@ std::string json_line(const Measurement& m, const Extra& extra) {
   j["startup_s"] = rounded(m.startup_s(), 1e4);
   j["peak_rss_mb"] = rounded(peak_rss_mb(), 10);
   j["arena_mb"] = rounded(extra.arena_mb, 1e3);
+  if (extra.device_peak_mb > 0) j["device_peak_mb"] = rounded(extra.device_peak_mb, 10);
   j["builds"] = extra.builds;
   j["compiled"] = extra.compiled;
   j["losses"] = m.losses;

@@ -37,6 +37,7 @@ struct Extra {
   double arena_mb = 0;
   int64_t builds = 0, compiled = 0;                   ///< of the callables; kernels that no cache held
   std::vector<std::pair<std::string, double>> gnorm;  ///< pointwise: norms of the gradients
+  double device_peak_mb = 0;                          ///< memory of a GPU; 0 on the CPU
 };
 
 /// One line of JSON, without a line end.

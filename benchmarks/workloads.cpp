@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/workloads.h"
 
+#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -84,32 +85,43 @@ class Block : public nn::Module {
   int64_t heads_;
 };
 
+/// Sizes of a GPT, by workload.
+struct GptSizes {
+  std::string name;
+  int64_t layers, dim, heads, vocab, seq, batch;
+};
+const GptSizes kGpts[] = {{"gpt-small", 6, 384, 6, 96, 128, 8}, {"gpt2", 12, 768, 12, 50257, 1024, 8}};
+
 class Gpt : public nn::Module {
  public:
-  static constexpr int64_t kLayers = 6, kDim = 384, kHeads = 6, kVocab = 96, kSeq = 128;
-  Gpt() : wte(kVocab, kDim), wpe(kSeq, kDim), lnf(kDim), head(kDim, kVocab, false) {
-    const std::string pre = "bench/gpt-small/";
+  explicit Gpt(const GptSizes& g)
+      : wte(g.vocab, g.dim), wpe(g.seq, g.dim), lnf(g.dim), head(g.dim, g.vocab, false), vocab_(g.vocab) {
+    const std::string pre = "bench/" + g.name + "/";
     const double bound = 0.02 * kSqrt3;
     register_module("wte", wte);
     register_module("wpe", wpe);
-    set(wte.weight, real(pre + "wte", {kVocab, kDim}, -bound, bound));
-    set(wpe.weight, real(pre + "wpe", {kSeq, kDim}, -bound, bound));
-    for (int l = 0; l < kLayers; ++l) h.emplace_back<Block>(kDim, kHeads, fmt::format("{}h{}.", pre, l));
+    set(wte.weight, real(pre + "wte", {g.vocab, g.dim}, -bound, bound));
+    set(wpe.weight, real(pre + "wpe", {g.seq, g.dim}, -bound, bound));
+    for (int64_t l = 0; l < g.layers; ++l)
+      h.emplace_back<Block>(g.dim, g.heads, fmt::format("{}h{}.", pre, l));
     register_module("h", h);
     register_module("lnf", lnf);
     register_module("head", head);
     set_linear(head, pre + "head.w", 0.02);
   }
   Tensor forward(const Tensor& x, const Tensor& y) override {
-    Tensor t = wte(x) + wpe(arange(x.size(1)));
+    Tensor t = wte(x) + wpe(arange(x.size(1), {.dtype = DType::i64, .device = x.device()}));
     for (size_t l = 0; l < h.size(); ++l) t = h[l](t);
     const Tensor logits = head(lnf(t));
-    return cross_entropy(logits.view({-1, kVocab}), y.view({-1}));
+    return cross_entropy(logits.view({-1, vocab_}), y.view({-1}));
   }
   nn::Embedding wte, wpe;
   nn::ModuleList h;
   nn::LayerNorm lnf;
   nn::Linear head;
+
+ private:
+  int64_t vocab_;
 };
 
 /// softmax(layer_norm(gelu(x*a+b)+x)) against t: forward and backward only.
@@ -140,6 +152,7 @@ CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   o.name = name;
   o.threads = w.threads;
   o.profile = w.profile;
+  if (w.graphs) o.mode = Mode::reduce_overhead;
   return o;
 }
 
@@ -153,6 +166,8 @@ class Training : public Workload {
         data_(std::move(data)),
         compiled_(o.compiled),
         step_(compile(std::function<Tensor()>([this] { return run(); }), options_for(name, o))) {
+    model_.to(o.device);
+    for (Tensor& t : data_) t = t.to(o.device);
     if constexpr (kTrains) optimizer_.emplace(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
     if (o.group)
       parallel_.emplace(
@@ -197,6 +212,38 @@ class Training : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
+/// One product of two square matrices of f32, and the wait for it.
+class Product : public Workload {
+ public:
+  Product(int64_t n, const WorkloadOptions& o)
+      : a_(real("bench/matmul/a", {n, n}, -1, 1).to(o.device)),
+        b_(real("bench/matmul/b", {n, n}, -1, 1).to(o.device)),
+        compiled_(o.compiled),
+        step_(compile(std::function<Tensor()>([this] { return matmul(a_, b_); }), options_for("matmul", o))) {
+  }
+  double step() override {
+    const Tensor c = compiled_ ? step_() : matmul(a_, b_);
+    if (c.device().is_cuda()) cuda::synchronize(c.device().index);
+    return 0;
+  }
+  CallableStats stats() const override { return step_.stats(); }
+  int64_t parameter_count() const override { return 0; }
+
+ private:
+  Tensor a_, b_;
+  bool compiled_;
+  Compiled<std::function<Tensor()>> step_;
+};
+
+/// N of "matmul-N", or 0.
+int64_t product_size(const std::string& name) {
+  constexpr std::string_view kPrefix = "matmul-";
+  int64_t n = 0;
+  if (!name.starts_with(kPrefix)) return 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), n);
+  return error == std::errc() && end == name.data() + name.size() ? std::max<int64_t>(n, 0) : 0;
+}
+
 std::unique_ptr<Workload> make_mlp(const std::string& name, const WorkloadOptions& o, const Sizes& sizes,
                                    int64_t batch) {
   batch *= o.batches;
@@ -209,7 +256,7 @@ std::unique_ptr<Workload> make_mlp(const std::string& name, const WorkloadOption
 }  // namespace
 
 const std::vector<std::string>& workload_names() {
-  static const std::vector<std::string> names{"mlp", "gpt-small", "pointwise", "tiny-mlp"};
+  static const std::vector<std::string> names{"mlp", "gpt-small", "pointwise", "tiny-mlp", "gpt2"};
   return names;
 }
 
@@ -218,16 +265,18 @@ int WorkloadOptions::rank() const { return group ? group->rank() : 0; }
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& o) {
   if (name == "mlp") return make_mlp(name, o, {784, 1024, 1024, 10}, 128);
   if (name == "tiny-mlp") return make_mlp(name, o, {64, 64, 64, 8}, 32);
-  if (name == "gpt-small") {
-    const std::string data = fmt::format("bench/gpt-small/data{}/", o.rank());
-    const int64_t batch = 8 * o.batches;
-    std::vector<Tensor> d{ints(data + "x", {batch, Gpt::kSeq}, Gpt::kVocab),
-                          ints(data + "y", {batch, Gpt::kSeq}, Gpt::kVocab)};
-    return std::make_unique<Training<Gpt>>(name, o, std::move(d));
+  for (const GptSizes& g : kGpts) {
+    if (name != g.name) continue;
+    const std::string data = fmt::format("bench/{}/data{}/", name, o.rank());
+    const int64_t batch = g.batch * o.batches;
+    std::vector<Tensor> d{ints(data + "x", {batch, g.seq}, static_cast<uint64_t>(g.vocab)),
+                          ints(data + "y", {batch, g.seq}, static_cast<uint64_t>(g.vocab))};
+    return std::make_unique<Training<Gpt>>(name, o, std::move(d), g);
   }
   KILN_CHECK(!o.group, invalid,
-             "kiln-bench: no workload '{}' among ranks (mlp, tiny-mlp and gpt-small have one)", name);
-  KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {}", name,
+             "kiln-bench: no workload '{}' among ranks (mlp, tiny-mlp and the gpts have one)", name);
+  if (const int64_t n = product_size(name); n > 0) return std::make_unique<Product>(n, o);
+  KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {} matmul-N", name,
              fmt::join(workload_names(), " "));
   std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
   return std::make_unique<Training<Pointwise>>(name, o, std::move(d));

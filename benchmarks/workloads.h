@@ -37,6 +37,8 @@ struct WorkloadOptions {
   double bucket_cap_mb = 25;
   nn::GradientCompression compression = nn::GradientCompression::none;
   int64_t batches = 1;  ///< in one step: each rank's batch is as many times the workload's
+  Device device;        ///< of parameters and data
+  bool graphs = false;  ///< compiled steps are replayed as CUDA graphs
   int rank() const;
 };
 /// Throws: invalid, on an unknown name.

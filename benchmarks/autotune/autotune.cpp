@@ -72,7 +72,7 @@ int run_rank(const Settings& s) {
   kiln::LowerOptions lower;
   lower.schedules = choose_schedules(graph, {}, kiln::host_target(), &cache, o, &stats);
   const double end = now(), cpu = cpu_now() - cpu_start;
-  const kiln::LoweredProgram program = lower_cpu(graph, {}, kiln::host_target(), lower);
+  const kiln::LoweredProgram program = kiln::lower(graph, {}, kiln::host_target(), lower);
   std::string plan = serialize(program.plan);
   for (const kiln::KernelSource& k : program.kernels) plan += k.text;
   std::ofstream(fmt::format("{}/rank{}.json", s.world, group->rank()))

@@ -13,7 +13,10 @@ LR = float(os.environ.get("BENCH_LR", "1e-5"))
 B1, B2, EPS, WD = 0.9, 0.999, 1e-8, 0.01
 SGD_LR = 0.05
 MLP = {"mlp": ([784, 1024, 1024, 10], 128), "tiny-mlp": ([64, 64, 64, 8], 32)}
-GPT = dict(L=6, D=384, H=6, V=96, T=128, B=8)
+GPTS = {  # heads of 64
+    "gpt-small": dict(L=6, D=384, V=96, T=128, B=8),
+    "gpt2": dict(L=12, D=768, V=50257, T=1024, B=8),
+}
 BERT = dict(L=6, D=384, H=12, F=1536, V=30522, P=512, T=128, B=8)
 DLRM = dict(tables=8, rows=100_000, dim=64, idx=20, B=256)
 PW = 4096
@@ -77,8 +80,8 @@ def make(workload, batch=None, data="0"):
             zero(f"b{k}", o)
         x["x"] = real(dat + "x", (B, sizes[0]), -s3, s3)
         x["y"] = ints(dat + "y", (B,), sizes[-1])
-    elif workload == "gpt-small":
-        c = GPT
+    elif workload in GPTS:
+        c = GPTS[workload]
         D = c["D"]
         B = batch or c["B"]
         w("wte", c["V"], D)

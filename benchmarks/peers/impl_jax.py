@@ -59,12 +59,12 @@ def mlp(p, x):
 
 def gpt(p, x):
     h = p["wte"][x["x"]] + p["wpe"][: x["x"].shape[1]]
-    for l in range(C.GPT["L"]):
+    for l in range(C.GPTS["gpt-small"]["L"]):
         k = f"h{l}."
         q, kk, v = jnp.split(
             mm(lnorm(h, p[k + "ln1.g"], p[k + "ln1.b"]), p[k + "qkv.w"]) + p[k + "qkv.b"], 3, -1
         )
-        h = h + mm(attn(q, kk, v, C.GPT["H"], True), p[k + "proj.w"]) + p[k + "proj.b"]
+        h = h + mm(attn(q, kk, v, C.GPTS["gpt-small"]["D"] // 64, True), p[k + "proj.w"]) + p[k + "proj.b"]
         h = (
             h
             + mm(

@@ -52,11 +52,11 @@ class Net(nn.Module):
 
     def f_gpt_small(s, p, x, y):
         h = p["wte"][x] + p["wpe"][: x.shape[1]]
-        for l in range(C.GPT["L"]):
+        for l in range(C.GPTS["gpt-small"]["L"]):
             k = f"h{l}_"
             A = lambda n, z: mx.addmm(p[k + n + "_b"], z, p[k + n + "_w"])
             q, kk, v = mx.split(A("qkv", ln(h, p[k + "ln1_g"], p[k + "ln1_b"])), 3, -1)
-            h = h + A("proj", attn(q, kk, v, C.GPT["H"], True))
+            h = h + A("proj", attn(q, kk, v, C.GPTS["gpt-small"]["D"] // 64, True))
             h = h + A("fc2", gelu_t(A("fc", ln(h, p[k + "ln2_g"], p[k + "ln2_b"]))))
         lg = ln(h, p["lnf_g"], p["lnf_b"]) @ p["head_w"]
         return xent(lg.reshape(-1, lg.shape[-1]), y.reshape(-1))

@@ -63,7 +63,9 @@ class GPT(nn.Module):
         super().__init__()
         s.wte = emb(p, "wte")
         s.wpe = emb(p, "wpe")
-        s.h = nn.ModuleList([GBlock(p, f"h{l}.", C.GPT["H"]) for l in range(C.GPT["L"])])
+        layers = sum(k.endswith("ln1.g") for k in p)
+        heads = p["wte"].shape[1] // 64
+        s.h = nn.ModuleList([GBlock(p, f"h{l}.", heads) for l in range(layers)])
         s.lnf = ln(p, "lnf.g", "lnf.b")
         s.head = lin(p, "head.w")
 
@@ -165,19 +167,21 @@ def build(a):
     """-> step(): returns python float loss; extra(): dict"""
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
+    torch.set_float32_matmul_precision(a.precision)
     p, x = C.make(a.workload)
-    x = {k: torch.from_numpy(v) for k, v in x.items()}
+    x = {k: torch.from_numpy(v).to(a.device) for k, v in x.items()}
     w = a.workload
     m = {
         "mlp": MLP,
         "tiny-mlp": MLP,
         "gpt-small": GPT,
+        "gpt2": GPT,
         "bert-mini": BERT,
         "convnet": Conv,
         "pointwise": PW,
     }.get(w)
     m = m(p) if m else DLRM(p, sparse=(a.dlrm == "sparse"))
-    m.train()
+    m.to(a.device).train()
     nopt = w == "pointwise"
     comp = a.framework == "torch-compile"
     if nopt:
@@ -213,6 +217,9 @@ def build(a):
 
     def extra():
         e = {}
+        if a.device == "cuda":
+            e["device_peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+            e["device"] = torch.cuda.get_device_name()
         if nopt:
             e["gnorm"] = {
                 k: float(getattr(m, k).grad.double().norm()) for k in ("x", "a", "b", "g", "be")

@@ -34,6 +34,8 @@ def arguments():
     ap.add_argument("--opt", help="torch's AdamW: default, foreach, fused or compiled")
     ap.add_argument("--flat", action="store_true", help="jax with 2-D matmuls")
     ap.add_argument("--dlrm", default="dense", choices=["dense", "sparse"])
+    ap.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="torch alone knows cuda")
+    ap.add_argument("--precision", default="highest", choices=["highest", "high"], help="of torch")
     a = ap.parse_args()
     if a.opt is None:
         a.opt = "compiled" if a.framework == "torch-compile" else "default"
