@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # test.sh [--preset release|debug|asan|tsan] [-R REGEX] [--all] [--no-setup]
-# Sets the machine up, builds and tests: all but the labels slow and nightly (--all: those too), and under
-# asan and tsan only the label unit.
+# Sets the machine up, builds and tests: all but the labels slow and nightly (--all: those too, with the
+# packages that they need), and under asan and tsan only the label unit.
 # The last line is "N passed, N failed[, N skipped]"; the exit status is 0 only if nothing failed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -27,7 +27,9 @@ esac
 [ $all = 0 ] || filter=()
 [ -z "$regex" ] || filter+=(-R "$regex")
 
-[ $setup = 0 ] || "$root/scripts/setup.sh"
+more=()
+[ $all = 0 ] || more=(--nightly)
+[ $setup = 0 ] || "$root/scripts/setup.sh" "${more[@]}"
 build=$root/build/$preset
 mkdir -p "$build"
 cmake -S "$root" --preset "$preset" >"$build/configure.log" 2>&1 ||

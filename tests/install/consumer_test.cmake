@@ -20,6 +20,16 @@ if(NOT CMAKE_MATCH_1)
 endif()
 file(WRITE ${WORK}/readme.cpp "${CMAKE_MATCH_1}")
 
+# The pages that the README names come with it.
+file(GLOB_RECURSE installed ${WORK}/prefix/*/README.md)
+get_filename_component(pages "${installed}" DIRECTORY)
+string(REGEX MATCHALL "docs/[A-Za-z_]+\\.md" named "${readme}")
+foreach(page ${named})
+  if(NOT EXISTS ${pages}/${page})
+    message(FATAL_ERROR "README.md names ${page}, which is not installed in ${pages}")
+  endif()
+endforeach()
+
 step("configure" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}/build -G Ninja
   -DREADME_EXAMPLE=${WORK}/readme.cpp
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${WORK}/prefix "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")

@@ -10,7 +10,7 @@ import re
 import sys
 
 SOURCE_DIRS = ("ir", "codegen", "runtime", "autotune", "frontend", "cli", "examples", "benchmarks")
-SKIPPED_DIRS = {".git", "build", ".cache", "data", "goldens", "__pycache__"}
+SKIPPED_DIRS = {".git", "build", ".cache", "goldens", "__pycache__"}
 
 
 def files(root, dirs, suffixes):

@@ -23,13 +23,14 @@ echo "$*" >>"$FAKE/log"
 case "$*" in
   *update*) [ ! -e "$FAKE/update_adds" ] || cat "$FAKE/update_adds" >>"$FAKE/known" ;;
   *install*)
+    [ ! -e "$FAKE/broken" ] || exit 100
     if [ -e "$FAKE/stale" ]; then rm "$FAKE/stale"; exit 100; fi
     for p in "$@"; do case $p in -*|install) ;; *) echo "$p" >>"$FAKE/installed" ;; esac; done ;;
 esac'
 
 all=$(sed -n '/^packages=(/,/^)/p' "$root/scripts/setup.sh" | sed '1d;$d' | tr -s ' \n' '\n' | grep .)
 reset() {
-  rm -f "$work"/{log,stale,sudo_works,update_adds}
+  rm -f "$work"/{log,stale,broken,sudo_works,update_adds}
   echo 0 >"$work/uid"; echo "$all" >"$work/installed"; echo "$all" >"$work/known"; touch "$work/log"
 }
 remove() { for p in "${@:2}"; do sed -i "/^$p\$/d" "$work/$1"; done; }
@@ -88,6 +89,22 @@ reset; remove installed ccache; run --dry-run
 expect "dry: status" "$status" 0
 expect "dry: apt calls" "$(cat "$work/log")" ""
 contains "setup: apt-get install -y --no-install-recommends ccache"
+# What nightly tests need: where it is asked for, and as far as apt has it and root installs it.
+reset; echo qemu-user >"$work/update_adds"; run --nightly
+expect "nightly: status" "$status" 0
+expect "nightly: apt calls" "$(paste -sd';' "$work/log")" \
+  "-q update;-q install -y --no-install-recommends qemu-user"
+contains "setup: apt has no g++-aarch64-linux-gnu; nightly tests that need it are skipped"
+reset; run --nightly
+expect "nightly, unknown: status" "$status" 0
+expect "nightly, unknown: apt calls" "$(cat "$work/log")" "-q update"
+reset; echo qemu-user >>"$work/known"; touch "$work/broken"; run --nightly
+expect "nightly, apt fails: status" "$status" 0
+contains "setup: apt-get failed: no qemu-user; nightly tests that need it are skipped"
+reset; echo 1000 >"$work/uid"; run --nightly
+expect "nightly, no root: status" "$status" 0
+contains "setup: not root: no qemu-user; nightly tests that need it are skipped"
+
 run --frob
 expect "argument: status" "$status" 2
 contains "unknown argument '--frob'"

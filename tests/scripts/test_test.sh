@@ -56,5 +56,21 @@ check "none" 1 "0 passed, 0 failed"
 check "flag" 2 "test: unknown argument '--frob' (--help lists the arguments)" --frob
 check "preset" 2 "test: unknown preset 'fast' (--help lists the arguments)" --preset fast
 
+# Whatever a build folder was configured with before, its preset builds the tests.
+for preset in release debug asan tsan; do
+  settings=$(python3 - "$root/CMakePresets.json" "$preset" <<'PYTHON'
+import json, sys
+presets = {p["name"]: p for p in json.load(open(sys.argv[1]))["configurePresets"]}
+found, name = {}, sys.argv[2]
+while name:
+    found = {**presets[name].get("cacheVariables", {}), **found}
+    name = presets[name].get("inherits")
+print(found.get("KILN_TESTS"))
+PYTHON
+  )
+  [ "$settings" = ON ] && continue
+  echo "FAIL: preset $preset has KILN_TESTS $settings"; failures=$((failures + 1))
+done
+
 [ $failures = 0 ] && echo "test_test: all checks passed"
 exit $((failures > 0))
