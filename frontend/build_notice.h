@@ -8,24 +8,30 @@
 #include <string>
 #include <thread>
 
+#include "ir/base/log.h"
+
 namespace kiln {
 
 struct Graph;
 
 namespace detail {
 
-/// Lives as long as a build. One that takes longer than kPatience logs a line at level warn, and another when
-/// it is over; nothing where such lines are off (KILN_LOG=error).
+/// Lives as long as a build. One that takes longer than kPatience logs a line, and another when it is over: at
+/// level warn where somebody looks on, standard error being a terminal, else at level info.
 class BuildNotice {
  public:
   static constexpr std::chrono::milliseconds kPatience{2000};
-  explicit BuildNotice(const Graph& g, std::chrono::milliseconds patience = kPatience);
+  explicit BuildNotice(const Graph& g, std::chrono::milliseconds patience = kPatience,
+                       bool watched = is_watched());
   BuildNotice(const BuildNotice&) = delete;
   BuildNotice& operator=(const BuildNotice&) = delete;
   ~BuildNotice();
 
  private:
+  static bool is_watched();
+
   const std::string name_;
+  const LogLevel level_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable over_;
