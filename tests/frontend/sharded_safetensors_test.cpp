@@ -68,9 +68,11 @@ TEST_F(Sharded, FoldersAndSingleFiles) {
   EXPECT_EQ(load_file(dir_).size(), 1u);  // the whole comes before the index
   fs::remove(dir_ + "/model.safetensors");
   fs::remove(index_path());
-  EXPECT_EQ(
-      error_of([&] { load_file(dir_); }),
-      "io: open " + dir_ + ": the folder has neither model.safetensors nor model.safetensors.index.json");
+  const int line = __LINE__ + 1;
+  const std::string got = error_of([&] { load_file(dir_); });
+  EXPECT_EQ(got, fmt::format("io: load_file (sharded_safetensors_test.cpp:{}): open {}: the folder has neither "
+                             "model.safetensors nor model.safetensors.index.json",
+                             line, dir_));
   EXPECT_EQ(error(), "io: open " + index_path() + ": cannot read the file; No such file or directory");
 }
 
