@@ -16,8 +16,8 @@ struct Graph;
 
 namespace detail {
 
-/// Lives as long as a build. One that takes longer than kPatience logs a line, and another when it is over: at
-/// level warn where somebody looks on, standard error being a terminal, else at level info.
+/// Lives as long as a build. One that takes longer than kPatience logs a line, and another when it is over:
+/// at level warn where somebody looks on, standard error being a terminal, else at level info.
 class BuildNotice {
  public:
   static constexpr std::chrono::milliseconds kPatience{2000};

@@ -70,9 +70,10 @@ TEST_F(Sharded, FoldersAndSingleFiles) {
   fs::remove(index_path());
   const int line = __LINE__ + 1;
   const std::string got = error_of([&] { load_file(dir_); });
-  EXPECT_EQ(got, fmt::format("io: load_file (sharded_safetensors_test.cpp:{}): open {}: the folder has neither "
-                             "model.safetensors nor model.safetensors.index.json",
-                             line, dir_));
+  EXPECT_EQ(got,
+            fmt::format("io: load_file (sharded_safetensors_test.cpp:{}): open {}: the folder has neither "
+                        "model.safetensors nor model.safetensors.index.json",
+                        line, dir_));
   EXPECT_EQ(error(), "io: open " + index_path() + ": cannot read the file; No such file or directory");
 }
 
