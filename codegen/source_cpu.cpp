@@ -21,6 +21,7 @@ using loop::Instr;
 using loop::InstrKind;
 
 constexpr int64_t kFlatChunk = 16384;  ///< elements of a task of a kernel without rows
+constexpr int64_t kChain = 512;        ///< additions to one float before it moves on: long sums
 
 class Writer : detail::KernelText {
  public:
@@ -158,8 +159,79 @@ class Writer : detail::KernelText {
     }
     scalars(p_.count, false);
     scalar_sinks(p_.count);
-    if (many) close();
+    if (many) {
+      move_on_by_row();
+      close();
+    }
     partials_end();
+  }
+
+  // --- long sums: a float takes kChain additions at most, then moves on to an f64 ---
+  // Else the error grows with the length, and past 2^24 terms of one size nothing is added at all.
+
+  /// Additions of a pass to all its accumulators that make a chain.
+  int64_t block(int pass) const { return kChain * unroll(pass) * width_; }
+  /// Columns of one step of column axis `a`, col_begin_ - 1 being the row; more than any block if unknown.
+  int64_t columns_inside(int a) const {
+    Dim n(1);
+    for (int inner = std::max(a + 1, col_begin_); inner <= vec_axis_; ++inner) n = n * k_.axes[inner].extent;
+    return n.is_const() ? std::max<int64_t>(n.value(), 1) : INT64_MAX;
+  }
+  /// The innermost column axis that a block ends inside of; -1: the columns of a row make none.
+  int block_axis(int pass) const {
+    for (int a = vec_axis_; a >= col_begin_; --a)
+      if (columns_inside(a - 1) > block(pass)) return a;
+    return -1;
+  }
+  bool rows_make_blocks(int v) const {
+    if (!lanewise(v)) return false;
+    const int64_t inside = columns_inside(col_begin_ - 1), most = block(pass_of(v));
+    return rows_per_task().value() > most / std::min(inside, most);
+  }
+  bool moves_on(int v) const {
+    const Instr& i = k_.body[v];
+    if (i.op != op("sum") || !is_floating(i.dtype)) return false;
+    if (i.kind == InstrKind::reduce) return block_axis(p_.at[v] - 1) >= 0;
+    return lanewise(v) && (block_axis(pass_of(v)) >= 0 || rows_make_blocks(v));
+  }
+  std::vector<int> moving_in(int pass) const {
+    std::vector<int> out;
+    for (int v = 0; v < static_cast<int>(k_.body.size()); ++v) {
+      const InstrKind kind = k_.body[v].kind;
+      const bool here = kind == InstrKind::reduce ? p_.at[v] == pass + 1 && has_cols_
+                                                  : kind == InstrKind::partial && pass_of(v) == pass;
+      if (here && moves_on(v)) out.push_back(v);
+    }
+    return out;
+  }
+  void move_on(const std::vector<int>& sums, int lanes) {
+    for (int v : sums) {
+      line("for (int u = 0; u < {1}; ++u) R{0}[u] = R{0}[u] + convert<f64>(r{0}[u]);", v, lanes);
+      line("for (auto& r : r{}) r = broadcast<W>({}(0));", v, storage_name(k_.body[v].dtype));
+    }
+  }
+  /// After one step of `counter`, a step being `inside` additions.
+  void move_on_at(const std::string& counter, int64_t inside, int pass, const std::vector<int>& sums) {
+    if (sums.empty()) return;
+    const int64_t steps = std::max<int64_t>(1, block(pass) / std::min(inside, block(pass)));
+    if (steps > 1) open(fmt::format("if ({} % {} == {})", counter, steps, steps - 1));
+    move_on(sums, unroll(pass));
+    if (steps > 1) close();
+  }
+  void move_on_by_row() {
+    for (int pass = 0; pass < p_.count; ++pass) {
+      if (!has_cols_ || block_axis(pass) >= 0) continue;
+      std::vector<int> sums = moving_in(pass);
+      std::erase_if(sums, [&](int v) { return k_.body[v].kind == InstrKind::reduce; });
+      move_on_at("row", columns_inside(col_begin_ - 1), pass, sums);
+    }
+  }
+  void accumulators(int v, int lanes) {
+    const Instr& i = k_.body[v];
+    line("{} r{}[{}];", value_type(i.dtype, true), v, lanes);
+    line("for (auto& r : r{}) r = broadcast<W>({}({}));", v, storage_name(i.dtype),
+         identity_text(i.op, i.dtype));
+    if (moves_on(v)) line("{} R{}[{}] = {{}};", value_type(DType::f64, true), v, lanes);
   }
 
   // --- scalars: the same in all columns ---
@@ -196,18 +268,18 @@ class Writer : detail::KernelText {
   void column_pass(int pass) {
     splats(pass);
     const int lanes = unroll(pass);
-    for (int v : reduces_in(pass)) {
-      const Instr& i = k_.body[v];
-      line("{} r{}[{}];", value_type(i.dtype, true), v, lanes);
-      line("for (auto& r : r{}) r = broadcast<W>({}({}));", v, storage_name(i.dtype),
-           identity_text(i.op, i.dtype));
-    }
+    for (int v : reduces_in(pass)) accumulators(v, lanes);
     line("{{");
     ++indent_;
     for (int a = col_begin_; a < vec_axis_; ++a)
       open(fmt::format("for (i64 a{0} = 0; a{0} < {1}; ++a{0})", a, size(k_.axes[a].extent)));
     vector_loop(pass, "0", size(k_.axes[vec_axis_].extent));
-    for (int a = col_begin_; a < vec_axis_; ++a) close();
+    for (int a = vec_axis_ - 1; a >= col_begin_; --a) {
+      const bool ends = a == block_axis(pass);
+      if (ends) move_on_at(fmt::format("a{}", a), columns_inside(a), pass, moving_in(pass));
+      close();
+      if (ends) move_on(moving_in(pass), lanes);
+    }
     close();
     for (int v : reduces_in(pass))
       finish_lanes(v, lanes, fmt::format("const {} v{} =", storage_name(k_.body[v].dtype), v));
@@ -216,6 +288,9 @@ class Writer : detail::KernelText {
   /// Accumulators in order, then the lanes as a tree.
   void finish_lanes(int v, int lanes, const std::string& target) {
     const Instr& i = k_.body[v];
+    if (moves_on(v))
+      line("for (int u = 0; u < {1}; ++u) r{0}[u] = convert<{2}>(R{0}[u] + convert<f64>(r{0}[u]));", v, lanes,
+           storage_name(i.dtype));
     line("{} detail::tree({}, [](auto a, auto b) __attribute__((always_inline)) {{ return {}; }});", target,
          accumulators_text(v, lanes), substitute(def(i.op).body, {"a", "b"}, i.dtype));
   }
@@ -228,29 +303,24 @@ class Writer : detail::KernelText {
     const bool known = n.is_const() && !flat_;
     const std::string j = fmt::format("a{}", vec_axis_);
     if (!known || n.value() >= width) {
-      if (lanes > 1) {
+      const bool blocks = block_axis(pass) == vec_axis_ && !moving_in(pass).empty();
+      const bool tail = !known || n.value() % width != 0;
+      if (lanes > 1 || blocks) {
         line("i64 j = {};", begin);
-        open(fmt::format("for (; j + {} <= {}; j += {})", lanes * width, end, lanes * width));
-        line("#pragma clang loop unroll(full)");
-        open(fmt::format("for (int u = 0; u < {}; ++u)", lanes));
-        line("const i64 {} = j + u * W;", j);
-        vector_body(pass, "u", false);
-        close();
-        close();
+        many_vectors(pass, lanes, end, blocks);
+      } else if (tail) {
+        line("i64 j = {};", begin);
+      }
+      if (lanes > 1 || (tail && !blocks)) {
         open(fmt::format("for (; j + W <= {}; j += W)", end));
         line("const i64 {} = j;", j);
-      } else {
-        if (!known || n.value() % width != 0) line("i64 j = {};", begin);
-        const bool tail = !known || n.value() % width != 0;
-        if (tail) {
-          open(fmt::format("for (; j + W <= {}; j += W)", end));
-          line("const i64 {} = j;", j);
-        } else {
-          open(fmt::format("for (i64 {0} = {1}; {0} < {2}; {0} += W)", j, begin, end));
-        }
+        vector_body(pass, "0", false);
+        close();
+      } else if (!blocks) {
+        open(fmt::format("for (i64 {0} = {1}; {0} < {2}; {0} += W)", j, begin, end));
+        vector_body(pass, "0", false);
+        close();
       }
-      vector_body(pass, "0", false);
-      close();
     }
     if (known && n.value() % width == 0) return;
     if (known && n.value() < width) {
@@ -262,6 +332,27 @@ class Writer : detail::KernelText {
       line("const i64 {} = j, tail = {} - j;", j, end);
     }
     vector_body(pass, "0", true);
+    close();
+  }
+
+  /// `lanes` vectors at a time, with or without stops at the ends of blocks.
+  void many_vectors(int pass, int lanes, const std::string& end, bool blocks) {
+    const int64_t step = int64_t{lanes} * width_;
+    if (blocks) {
+      open(fmt::format("while (j + {} <= {})", step, end));
+      line("const i64 stop = {0} - j < {1} ? {0} : j + {1};", end, block(pass));
+    }
+    open(fmt::format("for (; j + {0} <= {1}; j += {0})", step, blocks ? "stop" : end));
+    if (lanes > 1) {
+      line("#pragma clang loop unroll(full)");
+      open(fmt::format("for (int u = 0; u < {}; ++u)", lanes));
+    }
+    line("const i64 a{} = j{};", vec_axis_, lanes > 1 ? " + u * W" : "");
+    vector_body(pass, lanes > 1 ? "u" : "0", false);
+    if (lanes > 1) close();
+    close();
+    if (!blocks) return;
+    move_on(moving_in(pass), lanes);
     close();
   }
 
@@ -308,11 +399,10 @@ class Writer : detail::KernelText {
         line("{}* q{} = p{} + task * ({});", storage_name(i.dtype), v, i.param, cols);
         line("for (i64 c = 0; c < {}; ++c) q{}[c] = {};", cols, v, id);
       } else if (lanewise(v)) {
-        const int lanes = unroll(pass_of(v));
-        line("{} r{}[{}];", value_type(i.dtype, true), v, lanes);
-        line("for (auto& r : r{}) r = broadcast<W>({}({}));", v, storage_name(i.dtype), id);
+        accumulators(v, unroll(pass_of(v)));
       } else {
-        line("{} q{} = {};", storage_name(i.dtype), v, id);
+        const bool sums = i.op == op("sum") && is_floating(i.dtype);
+        line("{} q{} = {};", sums ? "f64" : storage_name(i.dtype), v, id);
       }
     }
   }

@@ -226,10 +226,13 @@ void ValueText::masked_load(int v, bool tail) {
 
 void ValueText::fold(int v, bool vector, bool tail) {
   const Instr& i = k_.body[v];
-  const std::string name = fmt::format("v{}", v);
+  // Floats are added up in f64: the error does not grow with their count.
+  const bool wide = i.op == op("sum") && is_floating(i.dtype);
+  const DType carried = wide ? DType::f64 : i.dtype;
+  const std::string name = (wide ? "f" : "v") + std::to_string(v);
   const Dim stride = lane_stride(i.index);
-  const std::string start = fmt::format("{}({})", storage_name(i.dtype), identity_text(i.op, i.dtype));
-  line("{} {} = {};", value_type(i.dtype, vector), name, vector ? "broadcast<W>(" + start + ")" : start);
+  const std::string start = fmt::format("{}({})", storage_name(carried), identity_text(i.op, carried));
+  line("{} {} = {};", value_type(carried, vector), name, vector ? "broadcast<W>(" + start + ")" : start);
   open(fmt::format("for (i64 i = 0; i < {}; ++i)", size(i.count)));
   const std::string at = fmt::format("p{} + {} + i * {}", i.param, index_text(i.index, vector), size(i.step));
   std::string x = fmt::format("load<1>({})", at);
@@ -241,8 +244,11 @@ void ValueText::fold(int v, bool vector, bool tail) {
     const std::string from = fmt::format("{} + a{} * ({}), {}", at, vec_axis_, size(stride), size(stride));
     x = tail ? fmt::format("load_strided_n<W>({}, tail)", from) : fmt::format("load_strided<W>({})", from);
   }
-  line("{} = {};", name, combine(i.op, i.dtype, name, x));
+  if (wide) x = fmt::format("convert<f64>({})", x);
+  line("{} = {};", name, combine(i.op, carried, name, x));
   close();
+  if (wide)
+    line("const {} v{} = convert<{}>({});", value_type(i.dtype, vector), v, storage_name(i.dtype), name);
 }
 
 void ValueText::vector_store(const Instr& i, bool tail) {

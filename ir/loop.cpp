@@ -67,6 +67,9 @@ std::string Kernel::size_str(const Dim& d) const {
 namespace {
 constexpr int64_t kTaskElements = 16384;  ///< least work of a task, in elements: some 5 us
 constexpr int64_t kMaxChunks = 64;
+/// Rows of a task at most, for one float adds up a column of them: an error that stays near that of one
+/// addition.
+constexpr int64_t kMaxRows = 1024, kMaxShortRows = 4096;
 }  // namespace
 
 bool is_flat(const Kernel& k) {
@@ -77,9 +80,9 @@ bool is_flat(const Kernel& k) {
 Dim rows_per_task(const Kernel& k) {
   const Dim cols = k.extent(AxisRole::col), rows = k.extent(AxisRole::row);
   const int64_t c = cols.is_const() ? std::max<int64_t>(cols.value(), 1) : 256;
-  const int64_t least = std::max<int64_t>(1, kTaskElements / c);
+  const int64_t least = std::clamp<int64_t>(kTaskElements / c, 1, kMaxShortRows);
   if (!rows.is_const()) return Dim(std::max<int64_t>(least, 8));
-  const int64_t even = (rows.value() + kMaxChunks - 1) / kMaxChunks;
+  const int64_t even = std::min((rows.value() + kMaxChunks - 1) / kMaxChunks, kMaxRows);
   return Dim(std::max(least, even));
 }
 
