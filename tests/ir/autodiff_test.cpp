@@ -302,6 +302,31 @@ TEST(Autodiff, LeavesCompleteAsSoonAsTheirLastUseIsDone) {
 }
 
 /// Two results, p = a * b and q = a + b, differentiated as a whole by hand.
+/// The gradients of slices lie side by side, and do not cost a tensor of the whole size each.
+TEST(Autodiff, GradientsOfSlicesAreOneCat) {
+  const auto gradient = [](const std::vector<Ints>& parts) {
+    Graph g;
+    GraphBuilder b(g);
+    const Value x = g.add_input({DType::f64, {10, 3}}, InputKind::arg, "");
+    Value loss = b.constant(0, {DType::f64, {}});
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Value part = b.emit(op("slice"), {x}, {Shape{parts[i][0], 0}, Shape{parts[i][1], 3}, Ints{1, 1}});
+      loss = b.emit(op("add"), {loss, weighted(b, part, static_cast<int>(i))});
+    }
+    const Value grad = gradients(g, loss, {x})[0];
+    g.add_output(grad);
+    const auto count = [&](Op o) {
+      return std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == o; });
+    };
+    return std::pair(count(op("cat")), count(op("pad")));
+  };
+  EXPECT_EQ(gradient({{4, 6}, {0, 4}, {6, 10}}), (std::pair<ptrdiff_t, ptrdiff_t>(1, 0)));
+  EXPECT_EQ(gradient({{7, 8}, {1, 3}}), (std::pair<ptrdiff_t, ptrdiff_t>(1, 0)));           // zeros between
+  EXPECT_EQ(gradient({{0, 9}, {1, 10}}), (std::pair<ptrdiff_t, ptrdiff_t>(0, 2)));          // they meet
+  EXPECT_EQ(gradient({{0, 4}, {4, 10}, {0, 2}}), (std::pair<ptrdiff_t, ptrdiff_t>(1, 1)));  // one does
+  EXPECT_EQ(gradient({{2, 5}}), (std::pair<ptrdiff_t, ptrdiff_t>(0, 1)));
+}
+
 TEST(Autodiff, RegionsGiveGradientsOfSeveralResults) {
   Graph g;
   GraphBuilder b(g);
