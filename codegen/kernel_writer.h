@@ -52,8 +52,8 @@ class KernelWriter {
   virtual NodeKernel contract(const MatmulCase& c, std::string_view schedule) const = 0;
   /// What a library does instead, with nothing fused into it, if it is asked for and can.
   virtual std::optional<LibraryKernel> library(const MatmulSpec&) const { return {}; }
-  /// Of a scatter, scan, sort or pad with gaps. Parameters: the operands that lie in memory, the result, the
-  /// workspace. Throws: unsupported, naming op and line, for what no kernel can do.
+  /// Of a scatter, scan, sort, pad with gaps or cat of many. Parameters: the operands that lie in memory, the
+  /// result, the workspace. Throws: unsupported, naming op and line, for what no kernel can do.
   virtual NodeKernel whole(const Graph& g, const Node& n, const std::vector<Operand>& operands) const = 0;
 };
 

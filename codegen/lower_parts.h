@@ -32,8 +32,9 @@ struct Work {
   std::set<std::pair<int, int>> in_place;
   Dim bytes, flops;
   std::vector<int> nodes;
-  /// Canonical, of a launch that may be combined with others (lower_combine.cpp); else null.
-  std::shared_ptr<const loop::Kernel> single = nullptr;
+  /// Canonical, of a launch that may be combined with others (lower_combine.cpp); else null. With the offsets
+  /// that are in `starts`: `reached`.
+  std::shared_ptr<const loop::Kernel> single = nullptr, reached = nullptr;
   /// Of a combined launch; `cells` and `dims` are then those of one part after the other.
   struct Part {
     Dim tasks, elements;

@@ -9,12 +9,12 @@ namespace {
 
 using Writer = NodeKernel (*)(const Graph&, const Node&, const std::vector<Operand>&);
 struct Writers {
-  Writer pad, scatter, scan, sort;
+  Writer pad, cat, scatter, scan, sort;
 };
 
 NodeKernel by_kind(const Writers& w, const Graph& g, const Node& n, const std::vector<Operand>& operands) {
   switch (def(n.op).kind) {
-    case OpKind::view: return w.pad(g, n, operands);
+    case OpKind::view: return (n.op == op("cat") ? w.cat : w.pad)(g, n, operands);
     case OpKind::scatter: return w.scatter(g, n, operands);
     case OpKind::scan: return w.scan(g, n, operands);
     case OpKind::sort: return w.sort(g, n, operands);
@@ -30,10 +30,11 @@ NodeKernel by_kind(const Writers& w, const Graph& g, const Node& n, const std::v
 }  // namespace
 
 NodeKernel lower_whole(const Graph& g, const Node& n, const std::vector<Operand>& operands) {
-  return by_kind({whole_pad, whole_scatter, whole_scan, whole_sort}, g, n, operands);
+  return by_kind({whole_pad, whole_cat, whole_scatter, whole_scan, whole_sort}, g, n, operands);
 }
 NodeKernel lower_whole_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands) {
-  return by_kind({whole_pad_cuda, whole_scatter_cuda, whole_scan_cuda, whole_sort_cuda}, g, n, operands);
+  return by_kind({whole_pad_cuda, whole_cat_cuda, whole_scatter_cuda, whole_scan_cuda, whole_sort_cuda}, g, n,
+                 operands);
 }
 
 }  // namespace kiln::detail

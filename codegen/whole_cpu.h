@@ -69,6 +69,7 @@ class WholeCpu : protected WholeText {
 };
 
 // One for each kind of node.
+NodeKernel whole_cat(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_pad(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_scatter(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_scan(const Graph& g, const Node& n, const std::vector<Operand>& operands);

@@ -56,6 +56,7 @@ class WholeCuda : protected WholeText {
 };
 
 // One for each kind of node.
+NodeKernel whole_cat_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_pad_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_scatter_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 NodeKernel whole_scan_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);

@@ -25,6 +25,9 @@ bool has_gaps(const Node& n) {
   return std::any_of(gaps.begin(), gaps.end(), [](int64_t i) { return i != 0; });
 }
 
+/// A cat that is copied together from memory: inside a kernel each element would look at all its operands.
+bool joins_many(const Node& n) { return n.op == op("cat") && n.in.size() > 8; }
+
 /// A place that the index tensor names.
 loop::Index named(Value index) {
   loop::Index x;
@@ -53,7 +56,7 @@ std::vector<OperandRead> gather_reads(const Graph& g, const Node& n, const Acces
 
 ComputeForm compute_form(const Graph& g, const Node& n) {
   switch (def(n.op).kind) {
-    case OpKind::view: return has_gaps(n) ? ComputeForm::whole : ComputeForm::view;
+    case OpKind::view: return has_gaps(n) || joins_many(n) ? ComputeForm::whole : ComputeForm::view;
     case OpKind::elementwise:
     case OpKind::gather: return ComputeForm::point;
     case OpKind::reduce:

@@ -457,7 +457,7 @@ class Partitioner {
     Opaque x{index, s, {}};
     for (Value in : n.in) {
       Operand operand{in, memory_layout(g_, o_, in.id)};
-      if (def(n.op).kind == OpKind::contract) operand = strided(in);
+      if (def(n.op).kind == OpKind::contract || n.op == op("cat")) operand = strided(in);
       if (is_constant_base(n, x.operands.size())) operand.base = {};
       if (operand.base.valid()) hard_[operand.base.id].push_back(s);
       x.operands.push_back(std::move(operand));

@@ -185,7 +185,7 @@ class Simplifier {
 
   Value view(Op o, const std::vector<Value>& in, const Attrs& attrs) {
     const Value x = in[0];
-    if (o == op("cat")) return in.size() == 1 ? x : Value{};
+    if (o == op("cat")) return cat(in, attrs);
     if (o == op("pad")) return pad(x, attrs);
     if (o == op("skew")) return skew(x, attrs);
     if (const std::optional<double> c = constant(x))
@@ -293,21 +293,38 @@ class Simplifier {
     }
     return emit(op("slice"), {inner.in[0]}, {start, stop, step});
   }
-  /// The part that is exactly one operand of the cat.
+  /// A part of one operand of the cat.
   Value slice_of_cat(const Node& cat, const Shape& from, const Shape& to) {
     const size_t dim = static_cast<size_t>(std::get<int64_t>(cat.attrs[0]));
+    const std::vector<Value> operands = cat.in;
     Dim at = 0;
-    for (Value v : cat.in) {
-      const Shape& part = g_.type(v).shape;
-      bool same = true;
-      for (size_t d = 0; d < part.size(); ++d) {
-        const Dim first = d == dim ? at : Dim(0);
-        same = same && from[d] == first && to[d] == first + part[d];
+    for (Value v : operands) {
+      const Dim first = from[dim] - at, last = to[dim] - at, size = g_.type(v).shape[dim];
+      const Dim after = size - last;
+      const bool inside = first.is_const() && first.value() >= 0 && after.is_const() && after.value() >= 0;
+      if (inside) {
+        Shape start = from, stop = to;
+        start[dim] = first, stop[dim] = last;
+        return emit(op("slice"), {v}, {start, stop, Ints(start.size(), 1)});
       }
-      if (same) return v;
-      at = at + part[dim];
+      at = at + size;
     }
     return {};
+  }
+  /// No kernel joins more tensors than this: a device takes only so many addresses.
+  static constexpr size_t kMostJoined = 128;
+  Value cat(const std::vector<Value>& in, const Attrs& attrs) {
+    const auto dim = static_cast<size_t>(std::get<int64_t>(attrs[0]));
+    std::vector<Value> full = in;
+    std::erase_if(full, [&](Value v) { return g_.type(v).shape[dim].is(0); });
+    if (full.empty() || in.size() == 1) return in[0];
+    if (full.size() < in.size()) return emit(op("cat"), full, attrs);
+    if (in.size() <= kMostJoined) return {};
+    std::vector<Value> parts;
+    for (size_t i = 0; i < in.size(); i += kMostJoined)
+      parts.push_back(
+          emit(op("cat"), {in.begin() + i, in.begin() + std::min(i + kMostJoined, in.size())}, attrs));
+    return emit(op("cat"), parts, attrs);
   }
 
   detail::Rewrite r_;

@@ -247,5 +247,47 @@ TEST(LowerWhole, CompilesForDevices) {
     for (const CudaKernel& k : m.kernels) EXPECT_EQ(k.spill_bytes, 0) << m.source;
 }
 
+TEST(LowerWhole, CatsOfMany) {
+  for (const DType t : {DType::f32, DType::bf16, DType::i64, DType::boolean})
+    for (const int64_t dim : {0, 1, 2}) {
+      Inputs in;
+      std::vector<std::vector<std::string>> names;
+      for (int64_t i = 0; i < 12; ++i) {
+        Ints shape = {3, 4, 5};
+        shape[static_cast<size_t>(dim)] = i % 3 == 2 ? 7 : i % 3;  // some are empty
+        in.push_back(keys(t, shape, static_cast<uint64_t>(i)));
+        names.emplace_back(3);
+        names.back()[static_cast<size_t>(dim)] = fmt::format("N{}", i);
+      }
+      check(op("cat"), in, {dim});
+      if (t == DType::f32) check(op("cat"), in, {dim}, names);
+    }
+}
+
+/// Pieces that are computed are made once each, by one kernel, however many there are.
+TEST(LowerWhole, PiecesOfACatShareAKernel) {
+  for (const int64_t n : {int64_t{40}, int64_t{300}}) {
+    Graph g;
+    GraphBuilder b(g);
+    const Value x = g.add_input({DType::f32, {n, 96}}, InputKind::arg, "x");
+    std::vector<Value> pieces;
+    for (int64_t i = 0; i < n; ++i) {
+      const Value row = b.emit(op("slice"), {x}, {Shape{i, 0}, Shape{i + 1, 96}, Ints{1, 1}});
+      pieces.push_back(b.emit(op("tanh"), {row}));
+    }
+    g.add_output(b.emit(op("cat"), pieces, {int64_t{0}}));
+    const Graph now = optimize(g);
+    for (const Target& t : {Target(host_target()), cuda()}) {
+      const LoweredProgram p = lower(now, {}, t, {});
+      EXPECT_LE(p.kernels.size(), 4u) << n;  // one of pieces, one per size of cat
+    }
+    Rng rng{7};
+    const Inputs in = {random_tensor(DType::f32, {n, 96}, rng, -2, 2)};
+    const CompiledProgram cpu = compile_program(now, {}, host_target(), {}, nullptr, 1);
+    const HostTensor got = execute(now, *load(cpu).exe, in, 2)[0];
+    EXPECT_EQ(difference(got, evaluate(op("tanh"), in, {}), 64), "");
+  }
+}
+
 }  // namespace
 }  // namespace kiln
