@@ -259,6 +259,10 @@ void Lowering::emit(const std::vector<std::vector<int>>& intervals) {
         if (written.count(c)) l.writes.push_back(static_cast<int32_t>(l.buffers.size()));
         l.buffers.push_back(cells_[c].buffer);
       }
+      if (std::any_of(w.starts.begin(), w.starts.end(), [](int64_t s) { return s != 0; })) {
+        l.starts = w.starts;
+        l.starts.resize(l.buffers.size());
+      }
       for (const Dim& d : w.dims) l.dims.push_back(pool_.add(d));
       l.tasks = pool_.add(w.tasks);
       l.scratch_bytes = pool_.add(w.scratch);

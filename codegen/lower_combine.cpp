@@ -229,13 +229,16 @@ Lowering::Joined Lowering::join(const std::vector<std::vector<int>>& lists) cons
 
 Work Lowering::joined(const std::vector<int>& list) const {
   Work out = works_[static_cast<size_t>(list[0])];
+  out.starts.resize(out.cells.size());
   Traffic traffic;
   for (const int at : list) {
     const Work& w = works_[static_cast<size_t>(at)];
-    traffic.add(*w.single, w.cells);
+    traffic.add(*w.reached, w.cells);
     if (at == list[0]) continue;
     const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     append(out.cells, w.cells);
+    append(out.starts, w.starts);
+    out.starts.resize(out.cells.size());
     append(out.reads, w.reads);
     append(out.writes, w.writes);
     append(out.dims, w.dims);
@@ -248,7 +251,7 @@ Work Lowering::joined(const std::vector<int>& list) const {
   out.reads = distinct(out.reads);
   out.nodes = distinct(out.nodes);
   out.bytes = traffic.bytes(cells_);
-  out.single = nullptr;
+  out.single = out.reached = nullptr;
   return out;
 }
 

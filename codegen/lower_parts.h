@@ -22,8 +22,9 @@ namespace kiln::detail {
 /// A launch before it has a place. Reads and writes name cells: one per graph value, partial or output copy.
 struct Work {
   LaunchKind kind = LaunchKind::kernel;
-  int kernel = -1;         ///< in Plan::kernels; of a start or wait: in Plan::collectives
-  std::vector<int> cells;  ///< per kernel parameter
+  int kernel = -1;                   ///< in Plan::kernels; of a start or wait: in Plan::collectives
+  std::vector<int> cells;            ///< per kernel parameter
+  std::vector<int64_t> starts = {};  ///< bytes, per cell: where in it the kernel's pointer begins; fewer: 0
   std::vector<int> reads, writes;
   std::vector<Dim> dims;
   Dim tasks, scratch;
@@ -190,7 +191,7 @@ Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of);
 /// Nodes of a plan made from such a graph are named as those of the graph it was made from.
 void rename_sources(Plan& plan, const std::vector<int32_t>& source_of);
 
-/// Kernels for a scatter, scan, sort or pad with gaps, for the CPU.
+/// Kernels for a scatter, scan, sort, pad with gaps or cat of many, for the CPU.
 NodeKernel lower_whole(const Graph& g, const Node& n, const std::vector<Operand>& operands);
 /// The same for CUDA.
 NodeKernel lower_whole_cuda(const Graph& g, const Node& n, const std::vector<Operand>& operands);

@@ -32,7 +32,23 @@ void Lowering::add_kernel(const FusedKernel& k) {
   add_loop(k.kernel, std::move(w));
 }
 
-void Lowering::add_loop(const loop::Kernel& k, Work w) {
+namespace {
+void add_starts(std::vector<int64_t>& starts, const std::vector<int64_t>& elements,
+                const std::vector<loop::Param>& params) {
+  for (size_t i = 0; i < elements.size(); ++i)
+    starts.push_back(elements[i] * static_cast<int64_t>(dtype_size(params[i].dtype)));
+}
+/// The operand without the known start of its offset, which is added to `starts`.
+void rebase(Operand& o, DType t, std::vector<int64_t>& starts) {
+  const int64_t start = loop::known_start(o.layout.offset, t);
+  o.layout.offset = o.layout.offset - Dim(start);
+  starts.push_back(start * static_cast<int64_t>(dtype_size(t)));
+}
+}  // namespace
+
+void Lowering::add_loop(const loop::Kernel& whole, Work w) {
+  loop::Kernel k = whole;
+  add_starts(w.starts, loop::rebase(k), k.params);
   LoopKernel source = writer_->loop(k, chooser_.rows(k));
   if (source.tasks.is(0)) return;
   w.kernel = kernel_index(source.source.symbols[0]);
@@ -41,12 +57,15 @@ void Lowering::add_loop(const loop::Kernel& k, Work w) {
   w.tasks = source.tasks;
   w.scratch = source.scratch;
   Traffic traffic;
-  traffic.add(k, w.cells);
+  traffic.add(whole, w.cells);
   w.bytes = traffic.bytes(cells_);
-  if (source.single_pass) w.in_place = in_place_pairs(k, w.cells);
+  if (source.single_pass) w.in_place = in_place_pairs(whole, w.cells);
   w.flops = flops(k);
   if (chooser_.collects()) chooser_.note(k, w, cells_);
-  if (loop::any_size(k)) w.single = std::make_shared<const loop::Kernel>(k);
+  if (loop::any_size(k)) {
+    w.single = std::make_shared<const loop::Kernel>(k);
+    w.reached = std::make_shared<const loop::Kernel>(whole);
+  }
   works_.push_back(std::move(w));
 }
 
@@ -59,12 +78,14 @@ void Lowering::add_node(const Step& s) {
   }
   Work w;
   Traffic in, out;
-  for (size_t i = 0; i < s.operands.size(); ++i) {
-    const Operand& o = s.operands[i];
+  std::vector<Operand> operands = s.operands;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand& o = operands[i];
     if (!o.base.valid()) continue;
     w.cells.push_back(value_cell(o.base));
     w.reads.push_back(value_cell(o.base));
     in.add(value_cell(o.base), reach_of(o.layout, g_.type(n.in[i]).shape));
+    rebase(o, g_.type(n.in[i]).dtype, w.starts);
   }
   w.cells.push_back(value_cell(n.out));
   w.writes = {value_cell(n.out)};
@@ -73,7 +94,7 @@ void Lowering::add_node(const Step& s) {
   w.flops = numel(g_.type(n.out).shape) * Dim(std::max<int64_t>(1, std::llround(def(n.op).flops)));
   w.nodes = {s.node};
   w.bytes = out.bytes(cells_);
-  const NodeKernel k = writer_->whole(g_, n, s.operands);
+  const NodeKernel k = writer_->whole(g_, n, operands);
   w.dims = k.dims;
   add_launches(k, std::move(w), DType::u8, "carried", in, out);
 }
@@ -158,6 +179,22 @@ Fused Lowering::fused_into(const Step& s, const Node& n) const {
   return f;
 }
 
+/// contract_case, whose pointers begin as far into the operands as is known: `starts`, in bytes, by
+/// parameter.
+bool Lowering::rebased_case(const Node& n, std::vector<Operand> operands, Fused fused, MatmulCase& c,
+                            bool which[2], std::vector<int64_t>& starts) const {
+  starts.clear();
+  for (size_t i = 0; i < 2; ++i) rebase(operands[i], g_.type(n.in[i]).dtype, starts);
+  const auto add = [&](loop::Kernel& k, int kept) { add_starts(starts, loop::rebase(k, kept), k.params); };
+  for (std::optional<Prologue>& p : fused.prologue)
+    if (p) add(p->kernel, p->packed);
+  if (fused.epilogue) add(fused.epilogue->kernel, fused.epilogue->accumulator);
+  const size_t count = starts.size();
+  if (!contract_case(g_, n, operands, target_, fused, c, which)) return false;
+  if (fused.epilogue && !c.fused.epilogue) starts.resize(count - fused.epilogue->kernel.params.size());
+  return true;
+}
+
 void Lowering::add_contract(const Step& s, const Node& n) {
   if (numel(g_.type(n.in[0]).shape).is(0)) {  // sums of nothing
     add_fill(g_.type(n.out).shape, g_.type(n.out).dtype, {}, -1, value_cell(n.out), {s.node});
@@ -173,17 +210,17 @@ void Lowering::add_contract(const Step& s, const Node& n) {
       operands[i].layout =
           dense_operand(g_, n, i, walks_columns(fused.prologue[i]->kernel) == (i == 0), order);
   }
+  Work w;
   MatmulCase c;
   bool which[2];
-  if (!contract_case(g_, n, operands, target_, fused, c, which)) {
+  if (!rebased_case(n, operands, fused, c, which, w.starts)) {
     for (size_t i = 0; i < 2; ++i)
       if (which[i]) operands[i] = copied(n, i, operands[i], &from[i]);
-    const bool ok = contract_case(g_, n, operands, target_, fused, c, which);
+    const bool ok = rebased_case(n, operands, fused, c, which, w.starts);
     KILN_ASSERT(ok, "dot_general over dense operands does not lower");
   }
   const std::optional<LibraryKernel> library = library_for(n, c);
   if (library) c.fused.epilogue.reset();
-  Work w;
   w.cells = {from[0], from[1]};
   w.nodes = {s.node};
   Traffic in, out;
@@ -197,7 +234,7 @@ void Lowering::add_contract(const Step& s, const Node& n) {
   }
   if (c.fused.epilogue) {
     const std::vector<int> operand_reads = w.reads;  // whole tensors, while others are written
-    add_epilogue_cells(fused_.kernels[s.kernel], *c.fused.epilogue, w, out);
+    add_epilogue_cells(fused_.kernels[s.kernel], *fused.epilogue, w, out);
     std::erase_if(w.in_place, [&](const auto& pair) {
       return std::count(operand_reads.begin(), operand_reads.end(), pair.first) > 0;
     });

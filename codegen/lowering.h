@@ -59,6 +59,8 @@ class Lowering {
   Operand copied(const Node& n, size_t i, const Operand& o, int* cell);
   /// The kernels before and after a contraction, if their parameters can say which one is its own.
   Fused fused_into(const Step& s, const Node& n) const;
+  bool rebased_case(const Node& n, std::vector<Operand> operands, Fused fused, MatmulCase& c, bool which[2],
+                    std::vector<int64_t>& starts) const;
   void add_contract(const Step& s, const Node& n);
   /// A cell that the launch has anyway, for the parameter of an operand that is not in memory.
   int prologue_cell(const Step& s, size_t i, const Node& n) const;

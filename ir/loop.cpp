@@ -320,6 +320,26 @@ constexpr const char* kRoleNames[] = {"batch", "row", "col"};
 
 }  // namespace
 
+int64_t known_start(const Dim& offset, DType t) {
+  const int64_t unit = std::max<int64_t>(1, kPointerBytes / static_cast<int64_t>(dtype_size(t)));
+  return offset.is_const() && offset.value() > 0 ? offset.value() / unit * unit : 0;
+}
+
+std::vector<int64_t> rebase(Kernel& k, int kept) {
+  std::vector<int64_t> starts(k.params.size(), INT64_MAX);
+  const auto places = [&](auto&& f) {
+    for (Instr& i : k.body)
+      if (i.param >= 0 && i.kind != InstrKind::partial) f(i.index, static_cast<size_t>(i.param));
+  };
+  places([&](const Index& x, size_t p) {
+    starts[p] = std::min(starts[p], known_start(x.offset, k.params[p].dtype));
+  });
+  for (size_t p = 0; p < starts.size(); ++p)
+    if (starts[p] == INT64_MAX || static_cast<int>(p) == kept) starts[p] = 0;
+  places([&](Index& x, size_t p) { x.offset = x.offset - Dim(starts[p]); });
+  return starts;
+}
+
 std::string print(const Kernel& k) {
   std::string s = "kernel";
   for (size_t i = 0; i < k.axes.size(); ++i)

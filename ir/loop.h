@@ -114,6 +114,15 @@ std::optional<AnySize> any_size(const Kernel& k);
 /// the same dims but for the extent.
 Kernel one_element(const Kernel& any);
 
+/// Lets the pointer of each parameter begin where the kernel's known offsets into it do, so that kernels that
+/// differ only in the part of a buffer that they use are one. Returns the elements left out before, by
+/// parameter, in whole units of kPointerBytes. Parameters in `kept` stay as they are.
+std::vector<int64_t> rebase(Kernel& k, int kept = -1);
+/// What pointers of kernels are multiples of.
+inline constexpr int64_t kPointerBytes = 16;
+/// The largest whole unit of kPointerBytes in `offset`, if that is known and not negative, in elements.
+int64_t known_start(const Dim& offset, DType t);
+
 /// Rows of one task: a fixed function of the sizes, so that partial results and bits never depend on threads.
 Dim rows_per_task(const Kernel& k);
 /// Row chunks, and so tasks, per batch element.

@@ -16,7 +16,7 @@ namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "KPLN";
-constexpr uint8_t kVersion = 6;
+constexpr uint8_t kVersion = 7;
 constexpr size_t kHeaderBytes = 4 + 1 + 16;
 constexpr int kMaxDimNesting = 64;  // parse_dim recurses once per parenthesis
 
@@ -147,6 +147,8 @@ void write_launch(Writer& w, const Launch& l) {
     w.i(p.tasks);
     w.i(p.elements);
   }
+  w.u(l.starts.size());
+  for (const int64_t s : l.starts) w.i(s);
 }
 
 Launch read_launch(Reader& r) {
@@ -165,6 +167,8 @@ Launch read_launch(Reader& r) {
     p.tasks = r.i32();
     p.elements = r.i32();
   }
+  l.starts.resize(r.count());
+  for (int64_t& s : l.starts) s = r.i();
   return l;
 }
 
@@ -340,6 +344,10 @@ void FaultFinder::launch(const Launch& l, size_t at) {
     dim(p.tasks, false, "tasks of a part of launch", at);
     dim(p.elements, false, "elements of a part of launch", at);
   }
+  if (!l.starts.empty() && l.starts.size() != l.buffers.size() && fault.empty())
+    fault = fmt::format("launch {} has {} starts for {} buffers", at, l.starts.size(), l.buffers.size());
+  for (const int64_t s : l.starts)
+    if (s < 0 && fault.empty()) fault = fmt::format("a start of launch {} is negative; got {}", at, s);
   const size_t parts = std::max<size_t>(l.parts.size(), 1);
   if ((l.buffers.size() % parts != 0 || l.dims.size() % parts != 0) && fault.empty())
     fault = fmt::format("launch {} has {} buffers and {} dims for {} parts", at, l.buffers.size(),
@@ -433,7 +441,10 @@ std::string launch_text(const Plan& plan, const Launch& l) {
   std::string out = l.barrier_before ? "launch " : "       ";
   out += k ? (k->builtin ? "builtin:" : "") + k->symbol : fmt::format("?{}", l.kernel);
   out += "(";
-  for (size_t i = 0; i < l.buffers.size(); ++i) out += fmt::format("{}b{}", i ? ", " : "", l.buffers[i]);
+  for (size_t i = 0; i < l.buffers.size(); ++i) {
+    out += fmt::format("{}b{}", i ? ", " : "", l.buffers[i]);
+    if (i < l.starts.size() && l.starts[i] != 0) out += fmt::format("+{}", l.starts[i]);
+  }
   out += ") dims=[";
   for (size_t i = 0; i < l.dims.size(); ++i) out += (i ? ", " : "") + dim_text(plan, l.dims[i]);
   out += fmt::format("] tasks={}", dim_text(plan, l.tasks));

@@ -81,6 +81,9 @@ struct Launch {
   /// Parts that are independent of each other. `buffers` and `dims` are then those of the first, of the
   /// second and so on, equally many each, and `tasks` all of them. Empty: one, which is the whole.
   std::vector<LaunchPart> parts = {};
+  /// Bytes from where each buffer begins to what the kernel is given; empty: none anywhere.
+  std::vector<int64_t> starts = {};
+  int64_t start(size_t i) const { return starts.empty() ? 0 : starts[i]; }
 };
 
 /// What a profile table and `explain` print for a launch.

@@ -140,7 +140,11 @@ Executable::Executable(Plan plan, const Resolver& resolve, std::shared_ptr<const
     kernels_.push_back(k.builtin ? find_builtin(k.symbol) : resolve(k));
     KILN_ASSERT(kernels_.back(), "executor: no {} named {}", k.builtin ? "builtin" : "kernel", k.symbol);
   }
-  for (const Launch& l : plan_.launches) args_.insert(args_.end(), l.buffers.begin(), l.buffers.end());
+  for (const Launch& l : plan_.launches) {
+    args_.insert(args_.end(), l.buffers.begin(), l.buffers.end());
+    starts_.insert(starts_.end(), l.starts.begin(), l.starts.end());
+    starts_.resize(args_.size());
+  }
   // Kernels load constants in whole vectors of up to 64 bytes.
   constants_storage_.resize(plan_.constants.size() + 64);
   void* at = constants_storage_.data();
@@ -222,7 +226,7 @@ void Executable::run(const Invocation& call) const {
   void** buffers = table.data();
   void** args = buffers + plan_.buffers.size();
   point(bound, call, arena.data(), buffers);
-  for (size_t i = 0; i < args_.size(); ++i) args[i] = buffers[args_[i]];
+  for (size_t i = 0; i < args_.size(); ++i) args[i] = static_cast<std::byte*>(buffers[args_[i]]) + starts_[i];
 
   Collectives collectives(plan_, bound, call, buffers);
   const Frame frame{&bound, kernels_.data(), args,    stride ? arena.data() + scratch_at : nullptr,

@@ -80,7 +80,8 @@ class Executable {
   mutable BoundPlans bounds_;
   std::vector<KernelFn> kernels_;
   std::shared_ptr<const void> image_;
-  std::vector<int32_t> args_;  // buffers of all launches, one after the other
+  std::vector<int32_t> args_;    // buffers of all launches, one after the other, ...
+  std::vector<int64_t> starts_;  // ... and where in them their arguments begin
   std::vector<std::byte> constants_storage_;
   std::byte* constants_ = nullptr;  // in there, 64-byte aligned
   bool poison_ = false;

@@ -219,6 +219,10 @@ void CudaLaunches::launch(const Call& call, size_t at, Stream stream, Address gu
   else launch_builtin(call, at, stream, guard);
 }
 
+Address CudaLaunches::address_of(const Call& call, const Launch& l, size_t i) {
+  return call.buffers[static_cast<size_t>(l.buffers[i])] + static_cast<Address>(l.start(i));
+}
+
 void CudaLaunches::launch_kernel(const Call& call, size_t at, Stream stream, Address guard) {
   const Launch& l = plan_.launches[at];
   const BoundLaunch& b = call.bound.launches[at];
@@ -227,8 +231,7 @@ void CudaLaunches::launch_kernel(const Call& call, size_t at, Stream stream, Add
   const int64_t shared = l.scratch_bytes >= 0 ? call.bound.dims[static_cast<size_t>(l.scratch_bytes)] : 0;
   f.allow_shared(static_cast<size_t>(shared));
   Parameters block(f.kernel());
-  for (size_t i = 0; i < l.buffers.size(); ++i)
-    block.buffer(i, call.buffers[static_cast<size_t>(l.buffers[i])]);
+  for (size_t i = 0; i < l.buffers.size(); ++i) block.buffer(i, address_of(call, l, i));
   for (size_t i = 0; i < l.dims.size(); ++i)
     block.dim(i, call.bound.launch_dims[static_cast<size_t>(b.first_dim) + i]);
   block.guard(guard);
@@ -274,9 +277,7 @@ void CudaLaunches::launch_parts(const Call& call, size_t at, Stream stream, Addr
     for (; next < count && used < most; ++next) {
       const int64_t tasks = call.bound.parts[static_cast<size_t>(b.first_part) + next].tasks;
       if (tasks == 0) continue;
-      const auto buffer = [&](size_t i) {
-        return call.buffers[static_cast<size_t>(l.buffers[next * args + i])];
-      };
+      const auto buffer = [&](size_t i) { return address_of(call, l, next * args + i); };
       const int64_t* sizes = call.bound.launch_dims.data() + b.first_dim + next * dims;
       block.part(used++, blocks, args, buffer, std::span(sizes, dims));
       blocks += tasks;
@@ -307,7 +308,7 @@ void CudaLaunches::launch_product(const Call& call, size_t at) {
                                          std::span(call.bound.launch_dims).subspan(first, l.dims.size()));
   std::array<void*, 3> data{};
   for (size_t i = 0; i < data.size(); ++i)
-    data[i] = reinterpret_cast<void*>(call.buffers[static_cast<size_t>(l.buffers[i])] +
+    data[i] = reinterpret_cast<void*>(address_of(call, l, i) +
                                       static_cast<Address>(p.offsets[i]) * dtype_size(p.product.dtype));
   products_->run(p.product, data[0], data[1], data[2]);
 }
@@ -317,7 +318,7 @@ void CudaLaunches::launch_builtin(const Call& call, size_t at, Stream stream, Ad
   if (names_product(plan_.kernels[static_cast<size_t>(l.kernel)].symbol)) return launch_product(call, at);
   const int64_t bytes = call.bound.launch_dims[static_cast<size_t>(call.bound.launches[at].first_dim)];
   std::array<uint64_t, 2> buffers{};
-  for (size_t i = 0; i < l.buffers.size(); ++i) buffers[i] = call.buffers[static_cast<size_t>(l.buffers[i])];
+  for (size_t i = 0; i < l.buffers.size(); ++i) buffers[i] = address_of(call, l, i);
   const bool copy = plan_.kernels[static_cast<size_t>(l.kernel)].symbol == "copy";
   if (guard == 0) {
     if (copy) device_.copy_on_device(buffers[1], buffers[0], static_cast<size_t>(bytes), stream);

@@ -47,6 +47,8 @@ class CudaLaunches {
   void launch(const Call& call, size_t at, cuda::Stream stream, cuda::Address guard, CudaCollectives& works);
   void launch_kernel(const Call& call, size_t at, cuda::Stream stream, cuda::Address guard);
   void launch_parts(const Call& call, size_t at, cuda::Stream stream, cuda::Address guard);
+  /// What the kernel of the launch is given for its buffer i.
+  static cuda::Address address_of(const Call& call, const Launch& l, size_t i);
   std::vector<cuda::DeclaredAccess> accesses_of(const Call& call, const Launch& l, size_t from, size_t to,
                                                 cuda::Address guard) const;
   void launch_builtin(const Call& call, size_t at, cuda::Stream stream, cuda::Address guard);

@@ -128,5 +128,23 @@ TEST(Loop, VerifyNamesTheFault) {
   EXPECT_THROW(verify(k), Error);
 }
 
+TEST(Loop, KernelsOfOtherPartsOfABufferAreOne) {
+  const auto at = [](int64_t offset) {
+    Kernel k = copy({{AxisRole::col, 64}}, index({{0, 1}}));
+    k.body[0].index.offset = Dim(offset);
+    canonicalize(k);
+    return k;
+  };
+  Kernel first = at(128), second = at(64), odd = at(66);
+  EXPECT_NE(print(first), print(second));
+  EXPECT_EQ(rebase(first), (std::vector<int64_t>{128, 0}));
+  EXPECT_EQ(rebase(second), (std::vector<int64_t>{64, 0}));
+  EXPECT_EQ(print(first), print(second));
+  EXPECT_EQ(rebase(odd), (std::vector<int64_t>{64, 0}));  // pointers stay multiples of 16 bytes
+  EXPECT_NE(print(odd), print(second));
+  Kernel kept = at(128);
+  EXPECT_EQ(rebase(kept, 0), (std::vector<int64_t>{0, 0}));
+}
+
 }  // namespace
 }  // namespace kiln::loop

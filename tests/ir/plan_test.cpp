@@ -28,6 +28,7 @@ Plan sample() {
   p.kernels = {{false, "k_0123"}, {true, "blis_sgemm"}};
   p.launches = {{0, {0, 1, 2}, {2, 3}, 4, 1, true, 0, LaunchKind::kernel, {2}},
                 {1, {2, 4, 3}, {}, -1, -1, false, -1}};
+  p.launches[0].starts = {0, 16, int64_t{1} << 40};
   p.profile = {{"layer_norm+linear", "mul add", 2, 3, {1, 5, 300}}};
   p.constants = std::string(64, '\x7f');
   p.arena_bytes = 2;
@@ -66,6 +67,7 @@ TEST(Plan, RoundTripsExactly) {
   EXPECT_EQ(q.constants, p.constants);
   EXPECT_EQ(q.launches[0].buffers, p.launches[0].buffers);
   EXPECT_EQ(q.launches[0].writes, p.launches[0].writes);
+  EXPECT_EQ(q.launches[0].starts, p.launches[0].starts);
   EXPECT_EQ(q.guards, p.guards);
   EXPECT_EQ(q.guarded_from, 1);
   EXPECT_EQ(q.profile[0].sources, p.profile[0].sources);
@@ -78,18 +80,19 @@ TEST(Plan, EmptyPlanRoundTrips) {
 }
 
 TEST(Plan, Prints) {
-  EXPECT_EQ(print(sample()),
-            "plan(B, T) externals=2 scalars=1 outputs=1 arena=4*B constants=64 {\n"
-            "  b0: external #1 f32 bytes=4*B \"fc1.weight\"\n"
-            "  b1: scalar #0 f64 \"lr\"\n"
-            "  b2: arena @0 bf16 bytes=4*B \"%12\"\n"
-            "  b3: output #0 i64 bytes=div(B*T,7)+1\n"
-            "  b4: constant @0 u8 bytes=64 \"table\"\n"
-            "  launch k_0123(b0, b1, b2) dims=[4*B, div(B*T,7)+1] tasks=min(3*T,B) scratch=64"
-            "  // layer_norm+linear [mul add] bytes=4*B flops=div(B*T,7)+1\n"
-            "  guard b3\n"
-            "         builtin:blis_sgemm(b2, b4, b3) dims=[] tasks=-\n"
-            "}\n");
+  EXPECT_EQ(
+      print(sample()),
+      "plan(B, T) externals=2 scalars=1 outputs=1 arena=4*B constants=64 {\n"
+      "  b0: external #1 f32 bytes=4*B \"fc1.weight\"\n"
+      "  b1: scalar #0 f64 \"lr\"\n"
+      "  b2: arena @0 bf16 bytes=4*B \"%12\"\n"
+      "  b3: output #0 i64 bytes=div(B*T,7)+1\n"
+      "  b4: constant @0 u8 bytes=64 \"table\"\n"
+      "  launch k_0123(b0, b1+16, b2+1099511627776) dims=[4*B, div(B*T,7)+1] tasks=min(3*T,B) scratch=64"
+      "  // layer_norm+linear [mul add] bytes=4*B flops=div(B*T,7)+1\n"
+      "  guard b3\n"
+      "         builtin:blis_sgemm(b2, b4, b3) dims=[] tasks=-\n"
+      "}\n");
 }
 
 TEST(Plan, RefusesEveryTruncation) {
@@ -138,7 +141,7 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
     deserialize_plan(bytes);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 6");
+    EXPECT_STREQ(e.what(), "plan: another version; got 9, expected 7");
   }
   Plan p = sample();
   EXPECT_EQ(plan_fault(p), "");
@@ -153,6 +156,11 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
   EXPECT_EQ(plan_fault(p), "elements of a part of launch 1 is out of range; got 7, expected below 7");
   p.launches[1].parts = {{3, 3}, {3, 3}};
   EXPECT_EQ(plan_fault(p), "launch 1 has 3 buffers and 0 dims for 2 parts");
+  p = sample();
+  p.launches[0].starts = {0, 16};
+  EXPECT_EQ(plan_fault(p), "launch 0 has 2 starts for 3 buffers");
+  p.launches[0].starts = {0, -16, 0};
+  EXPECT_EQ(plan_fault(p), "a start of launch 0 is negative; got -16");
   p = sample();
   p.symbols.pop_back();
   EXPECT_EQ(plan_fault(p), "a dim uses the symbol T, which the plan does not list");
