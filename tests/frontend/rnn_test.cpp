@@ -199,6 +199,25 @@ TEST_P(CompiledRnn, GradientsAreAsEagerAndOtherLengthsNeedNoBuild) {
             }).substr(0, 14),
             "invalid: lstm ");
 }
+/// The steps of an unrolled loop are launches of the same kernels, so that a long sequence is built as soon
+/// as a short one.
+TEST(Rnn, StepsShareTheirKernels) {
+  const auto kernels = [](int64_t steps) {
+    manual_seed(7);
+    const std::vector<Tensor> w = lstm_weights(8, 8, 2, 1, 0, true);
+    auto step = compile([&](const Tensor& x) {
+      Tensor loss = sum(lstm(x, {}, w, {.num_layers = 2}).output);
+      loss.backward();
+      return loss;
+    });
+    (void)values(step(uniform({steps, 4, 8})));
+    return step.stats().builds[0].kernels;
+  };
+  const int few = kernels(12);
+  EXPECT_EQ(kernels(24), few);
+  EXPECT_LT(few, 60);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, CompiledRnn, ::testing::Values(Backend::reference, Backend::native));
 
 TEST(Rnn, Mistakes) {

@@ -17,7 +17,7 @@ def make_bundle(folder, lines):
     (folder / "bin").mkdir()
     (folder / "tests").mkdir()
     (folder / "tests" / "goldens").symlink_to(ROOT / "tests" / "goldens")
-    for program in ("golden.models_golden_test",):
+    for program in ("golden.ops_golden_test",):
         (folder / "bin" / program).symlink_to(PROGRAMS / program)
     for name, body in (("fails", "echo wrong >&2; exit 3"), ("hangs", "exec sleep 100")):
         (folder / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -38,18 +38,18 @@ def check(lines, budget):
 
 
 def main():
-    mlp = "KILN_TEST_DEVICE=cuda golden.models_golden_test =mlp"
-    status, result, printed = check([mlp], 100)
-    assert (status, result["tests"]) == (0, {mlp: "passed"}), (status, result)
+    add = "KILN_TEST_DEVICE=cuda golden.ops_golden_test =add"
+    status, result, printed = check([add], 100)
+    assert (status, result["tests"]) == (0, {add: "passed"}), (status, result)
     assert "Tests: 1 of 1 passed" in printed, printed
 
-    status, result, printed = check(["fails", "hangs", mlp], 6)
+    status, result, printed = check(["fails", "hangs", add], 6)
     assert status == 1, status
     assert result["tests"] == {"fails": "failed", "hangs": "failed"}, result
-    assert result["not_run"] == [mlp], result
+    assert result["not_run"] == [add], result
     assert result["failed"][0] == "fails: wrong", result
     assert result["failed"][1].startswith("hangs: took over"), result
-    assert "FAILED fails: wrong" in printed and f"not run: {mlp}" in printed, printed
+    assert "FAILED fails: wrong" in printed and f"not run: {add}" in printed, printed
 
     missing = subprocess.run([str(ROOT / "scripts" / "gpu_check.sh"), "/nonexistent"],
                              capture_output=True, text=True)
