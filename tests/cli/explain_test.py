@@ -85,8 +85,8 @@ class Explain(tools.WithFolder):
         self.assertEqual((bucket["wire"], bucket["wire_bytes"]), ("f32", bucket["bytes"]))
         named = {r["name"]: r["bound"] for r in stage["launches"] if "bucket" in r["name"]}
         self.assertEqual(named, {"start bucket 0": "-", "wait for bucket 0": "-"})
-        # The updates are one launch, and each reads its piece of the bucket and no more: that makes the gradient,
-        # and parameter and two moments are read and written.
+        # The updates are one launch, and each reads its piece of the bucket and no more: that makes the
+        # gradient, and parameter and two moments are read and written.
         updates = [r["bytes"] for r in stage["launches"] if "sqrt" in r["ops"]]
         self.assertEqual(len(updates), 1)
         elements = 16 * 32 + 32 + 32 * 4 + 4
