@@ -21,7 +21,7 @@ using loop::Instr;
 using loop::InstrKind;
 
 constexpr int64_t kFlatChunk = 16384;  ///< elements of a task of a kernel without rows
-constexpr int64_t kChain = 512;        ///< additions to one float before it moves on: long sums
+constexpr int64_t kChain = 64;         ///< additions to one float before it moves on: long sums
 
 class Writer : detail::KernelText {
  public:

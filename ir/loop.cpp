@@ -69,7 +69,7 @@ constexpr int64_t kTaskElements = 16384;  ///< least work of a task, in elements
 constexpr int64_t kMaxChunks = 64;
 /// Rows of a task at most, for one float adds up a column of them: an error that stays near that of one
 /// addition.
-constexpr int64_t kMaxRows = 1024, kMaxShortRows = 4096;
+constexpr int64_t kMaxRows = 128, kMaxShortRows = 256;
 }  // namespace
 
 bool is_flat(const Kernel& k) {

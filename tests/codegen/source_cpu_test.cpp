@@ -76,5 +76,19 @@ TEST(LongSums, OfColumns) {
   EXPECT_LT(error_of_sum(positive({500'001, 4}), {0}, false, {"N"}), 2e-6);
 }
 
+/// Rounding of equal numbers does not cancel out: all additions to one float err the same way.
+TEST(LongSums, OfEqualNumbers) {
+  const auto equal = [](const Ints& shape) {
+    HostTensor x = make_host_tensor(DType::f32, shape);
+    std::fill_n(static_cast<float*>(x.ref.data), x.ref.numel(), 0.3f);
+    return x;
+  };
+  EXPECT_LT(error_of_sum(equal({1'000'000}), {0}, false), 1e-6);
+  EXPECT_LT(error_of_sum(equal({1'000'000, 1}), {0, 1}, false), 1e-6);
+  EXPECT_LT(error_of_sum(equal({3, 1'000'000}), {1}, true), 1e-6);
+  for (const int64_t rows : {4'096, 100'000, 1'000'000})
+    for (const int64_t columns : {3, 21}) EXPECT_LT(error_of_sum(equal({rows, columns}), {0}, false), 3e-6);
+}
+
 }  // namespace
 }  // namespace kiln
