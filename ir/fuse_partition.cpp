@@ -246,12 +246,20 @@ class Partitioner {
     for (int u : s) compute_in(n, u);
   }
 
+  /// Whether only some elements of the domain read v there, as behind a cat: the others would compute it,
+  /// too.
+  static bool masked(const Access& a) {
+    return std::any_of(a.bounds.begin(), a.bounds.end(), [](const loop::Bound& b) {
+      return std::none_of(b.index.terms.begin(), b.index.terms.end(),
+                          [](const IndexTerm& t) { return t.value >= 0; });
+    });
+  }
   /// Whether group s may compute v at its accesses: not flat, not many times over.
   bool accepts(const Node& n, int s) {
     if (group(s).fixed) return n.in.empty();
     for (const Access& a : group(s).reads[n.out.id]) {
       if (a.flat) return false;
-      if (def(n.op).flops > 4 && repeats(group(s), a)) return false;
+      if (def(n.op).flops > 4 && (repeats(group(s), a) || masked(a))) return false;
     }
     return static_cast<int>(group(s).reads.size()) < o_.max_nodes;
   }

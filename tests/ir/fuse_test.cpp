@@ -287,6 +287,23 @@ TEST(Fuse, ReadersOfOneTensorAreOneKernel) {
         << shared;
 }
 
+/// Behind a cat each element would compute the pieces that it does not read, too: costly ones are made apart.
+TEST(Fuse, CostlyPiecesOfACatAreMadeApart) {
+  const auto cat_of = [](const char* name) {
+    return kernels(fmt::format(R"(graph g {{
+  %0 = input f32[64,8] arg
+  %1 = input f32[32,8] arg
+  %2 = f32[64,8] {0} %0
+  %3 = f32[32,8] {0} %1
+  %4 = f32[96,8] cat %2, %3 {{dim=0}}
+  output %4
+}})",
+                               name));
+  };
+  EXPECT_EQ(cat_of("neg"), 1u);
+  EXPECT_EQ(cat_of("tanh"), 3u);
+}
+
 TEST(Fuse, CheapProducersAreComputedAgain) {
   // x * 2 is read on both sides of a matmul: it is no tensor of its own.
   const std::string s = fused(R"(graph g {
