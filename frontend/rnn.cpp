@@ -37,16 +37,11 @@ Tensor joined(const std::vector<Tensor>& parts, int64_t dim) {
   return apply(op("cat"), in, {dim});
 }
 
-/// x[0], x[1], ...: by halves, so that the gradient of x is put together in log2(n) passes over it, not n.
-void take_apart(const Tensor& x, std::vector<Tensor>& out) {
-  const int64_t n = x.size(0);
-  if (n == 1) return out.push_back(reshape_to(x, Sizes(x.sizes().begin() + 1, x.sizes().end())));
-  take_apart(cut(x, 0, 0, n / 2), out);
-  take_apart(cut(x, 0, n / 2, n - n / 2), out);
-}
+/// x[0], x[1], ...
 std::vector<Tensor> apart(const Tensor& x) {
   std::vector<Tensor> out;
-  take_apart(x, out);
+  for (int64_t i = 0; i < x.size(0); ++i)
+    out.push_back(reshape_to(cut(x, 0, i, 1), Sizes(x.sizes().begin() + 1, x.sizes().end())));
   return out;
 }
 

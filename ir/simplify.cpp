@@ -313,13 +313,22 @@ class Simplifier {
   }
   /// No kernel joins more tensors than this: a device takes only so many addresses.
   static constexpr size_t kMostJoined = 128;
+  Value cat_inside_cat(const std::vector<Value>& in, const Attrs& attrs) {
+    std::vector<Value> flat;
+    for (const Value v : in) {
+      const Node* n = made_by(v, op("cat"));
+      if (n && n->attrs == attrs) flat.insert(flat.end(), n->in.begin(), n->in.end());
+      else flat.push_back(v);
+    }
+    return flat.size() > in.size() && flat.size() <= kMostJoined ? emit(op("cat"), flat, attrs) : Value{};
+  }
   Value cat(const std::vector<Value>& in, const Attrs& attrs) {
     const auto dim = static_cast<size_t>(std::get<int64_t>(attrs[0]));
     std::vector<Value> full = in;
     std::erase_if(full, [&](Value v) { return g_.type(v).shape[dim].is(0); });
     if (full.empty() || in.size() == 1) return in[0];
     if (full.size() < in.size()) return emit(op("cat"), full, attrs);
-    if (in.size() <= kMostJoined) return {};
+    if (in.size() <= kMostJoined) return cat_inside_cat(in, attrs);
     std::vector<Value> parts;
     for (size_t i = 0; i < in.size(); i += kMostJoined)
       parts.push_back(

@@ -202,20 +202,26 @@ TEST_P(CompiledRnn, GradientsAreAsEagerAndOtherLengthsNeedNoBuild) {
 /// The steps of an unrolled loop are launches of the same kernels, so that a long sequence is built as soon
 /// as a short one.
 TEST(Rnn, StepsShareTheirKernels) {
-  const auto kernels = [](int64_t steps) {
-    manual_seed(7);
-    const std::vector<Tensor> w = lstm_weights(8, 8, 2, 1, 0, true);
+  const auto kernels = [](const auto& body, int64_t steps) {
     auto step = compile([&](const Tensor& x) {
-      Tensor loss = sum(lstm(x, {}, w, {.num_layers = 2}).output);
+      Tensor loss = sum(body(x));
       loss.backward();
       return loss;
     });
     (void)values(step(uniform({steps, 4, 8})));
     return step.stats().builds[0].kernels;
   };
-  const int few = kernels(12);
-  EXPECT_EQ(kernels(24), few);
+  manual_seed(7);
+  const std::vector<Tensor> w = lstm_weights(8, 8, 2, 1, 0, true);
+  const auto long_memory = [&](const Tensor& x) { return lstm(x, {}, w, {.num_layers = 2}).output; };
+  const std::vector<Tensor> v = {uniform({24, 8}, true), uniform({24, 8}, true), uniform({24}, true),
+                                 uniform({24}, true)};
+  const auto gated = [&](const Tensor& x) { return gru(x, {}, v).output; };
+  const int few = kernels(long_memory, 12), fewer = kernels(gated, 24);
+  EXPECT_EQ(kernels(long_memory, 24), few);
+  EXPECT_LE(kernels(gated, 48), fewer + 1);  // the sum of the steps' gradients is cut into more
   EXPECT_LT(few, 60);
+  EXPECT_LT(fewer, 40);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CompiledRnn, ::testing::Values(Backend::reference, Backend::native));
