@@ -63,6 +63,7 @@ TEST_F(SimDriverMemory, AddressesAreNotGivenOutAgainSoon) {
 
 // The sizes of these two are of the space's: under the thread sanitizer it has fewer addresses.
 TEST_F(SimDriverMemory, WhenAllAddressesWereUsedTheOldestComeBack) {
+  begin({.memory = sim::DeviceSpace::kBytes});
   const size_t half = sim::DeviceSpace::kBytes / 2;  // with the gap behind it, more than half
   const Address a = allocate(half);
   ok(d.copy_to_device(a + half - 4, "abc", 4, nullptr));
@@ -74,6 +75,7 @@ TEST_F(SimDriverMemory, WhenAllAddressesWereUsedTheOldestComeBack) {
 }
 
 TEST_F(SimDriverMemory, WhatIsFreeIsOnePieceWithWhatWasNeverUsed) {
+  begin({.memory = sim::DeviceSpace::kBytes});
   const size_t quarter = sim::DeviceSpace::kBytes / 4;
   const Address a = allocate(quarter), b = allocate(quarter);
   ok(d.release(b));
