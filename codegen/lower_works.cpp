@@ -180,7 +180,7 @@ Fused Lowering::fused_into(const Step& s, const Node& n) const {
 }
 
 /// contract_case, whose pointers begin as far into the operands as is known: `starts`, in bytes, by
-/// parameter.
+/// parameter, those of the epilogue last, whether or not it fits.
 bool Lowering::rebased_case(const Node& n, std::vector<Operand> operands, Fused fused, MatmulCase& c,
                             bool which[2], std::vector<int64_t>& starts) const {
   starts.clear();
@@ -189,10 +189,7 @@ bool Lowering::rebased_case(const Node& n, std::vector<Operand> operands, Fused 
   for (std::optional<Prologue>& p : fused.prologue)
     if (p) add(p->kernel, p->packed);
   if (fused.epilogue) add(fused.epilogue->kernel, fused.epilogue->accumulator);
-  const size_t count = starts.size();
-  if (!contract_case(g_, n, operands, target_, fused, c, which)) return false;
-  if (fused.epilogue && !c.fused.epilogue) starts.resize(count - fused.epilogue->kernel.params.size());
-  return true;
+  return contract_case(g_, n, operands, target_, fused, c, which);
 }
 
 void Lowering::add_contract(const Step& s, const Node& n) {
@@ -239,6 +236,7 @@ void Lowering::add_contract(const Step& s, const Node& n) {
       return std::count(operand_reads.begin(), operand_reads.end(), pair.first) > 0;
     });
   } else {
+    w.starts.resize(w.cells.size());  // the epilogue is a launch of its own
     w.cells.push_back(value_cell(n.out));
     w.writes = {value_cell(n.out)};
     out.add_whole(value_cell(n.out));

@@ -68,6 +68,26 @@ TEST(ProgramCuda, EpiloguesOfMatmuls) {
       for (const bool keep : {false, true}) expect_same(linear(dtype, m, n, k, keep), k);
 }
 
+/// What would have been the epilogue reads its part of %2; the library's product begins where its result
+/// does.
+TEST(ProgramCuda, ProductsOfTheLibraryWriteTheirWholeResult) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[32,32] arg
+  %1 = input f32[32,32] arg
+  %2 = input f32[64,32] arg
+  %3 = f32[32,32] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  %4 = f32[32,32] slice %2 {starts=[32,0], stops=[64,32], steps=(1,1)}
+  %5 = f32[32,32] add %4, %3
+  output %5
+})");
+  verify(g);
+  const Plan p = lower(g, {}, target(), {.library = true}).plan;
+  ASSERT_EQ(p.launches.size(), 2u);
+  ASSERT_TRUE(p.kernels[static_cast<size_t>(p.launches[0].kernel)].builtin) << print(p);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(p.launches[0].start(i), 0) << print(p);
+  EXPECT_THAT(p.launches[1].starts, ::testing::Contains(32 * 32 * 4)) << print(p);
+}
+
 TEST(ProgramCuda, ProloguesOfMatmuls) {
   for (const auto& [m, n, k] : {std::array<int, 3>{40, 24, 36}, {17, 9, 70}})
     for (const char* contract : {"contract_a=(1), contract_b=(1)", "contract_a=(0), contract_b=(0)"}) {
