@@ -91,14 +91,7 @@ class Writer : detail::KernelText {
   // --- the frame: parameters, tasks, rows ---
 
   void body() {
-    indent_ = 1;
-    if (has_cols_) line("constexpr int W = {};", width_);
-    for (size_t i = 0; i < k_.params.size(); ++i) {
-      const loop::Param& p = k_.params[i];
-      const char* c = p.written ? "" : "const ";
-      line("{0}{1}* p{2} = static_cast<{0}{1}*>(buffers[{2}]);", c, storage_name(p.dtype), i);
-    }
-    for (size_t i = 0; i < k_.dims.size(); ++i) line("const i64 d{0} = dims[{0}];", i);
+    parameters(width_);
     for (size_t v = 0; v < k_.body.size(); ++v)
       if (p_.saved[v])
         line("{0}* s{1} = reinterpret_cast<{0}*>(static_cast<char*>(scratch) + {2});",
@@ -177,6 +170,10 @@ class Writer : detail::KernelText {
     for (int inner = std::max(a + 1, col_begin_); inner <= vec_axis_; ++inner) n = n * k_.axes[inner].extent;
     return n.is_const() ? std::max<int64_t>(n.value(), 1) : INT64_MAX;
   }
+  /// Steps of column axis `a`, or rows, that a block has room for: one at least.
+  int64_t steps_of_block(int a, int pass) const {
+    return block(pass) / std::min(columns_inside(a), block(pass));
+  }
   /// The innermost column axis that a block ends inside of; -1: the columns of a row make none.
   int block_axis(int pass) const {
     for (int a = vec_axis_; a >= col_begin_; --a)
@@ -184,9 +181,7 @@ class Writer : detail::KernelText {
     return -1;
   }
   bool rows_make_blocks(int v) const {
-    if (!lanewise(v)) return false;
-    const int64_t inside = columns_inside(col_begin_ - 1), most = block(pass_of(v));
-    return rows_per_task().value() > most / std::min(inside, most);
+    return lanewise(v) && rows_per_task().value() > steps_of_block(col_begin_ - 1, pass_of(v));
   }
   bool moves_on(int v) const {
     const Instr& i = k_.body[v];
@@ -210,10 +205,10 @@ class Writer : detail::KernelText {
       line("for (auto& r : r{}) r = broadcast<W>({}(0));", v, storage_name(k_.body[v].dtype));
     }
   }
-  /// After one step of `counter`, a step being `inside` additions.
-  void move_on_at(const std::string& counter, int64_t inside, int pass, const std::vector<int>& sums) {
+  /// After one step of axis `a`, which `counter` counts.
+  void move_on_at(const std::string& counter, int a, int pass, const std::vector<int>& sums) {
     if (sums.empty()) return;
-    const int64_t steps = std::max<int64_t>(1, block(pass) / std::min(inside, block(pass)));
+    const int64_t steps = steps_of_block(a, pass);
     if (steps > 1) open(fmt::format("if ({} % {} == {})", counter, steps, steps - 1));
     move_on(sums, unroll(pass));
     if (steps > 1) close();
@@ -223,7 +218,7 @@ class Writer : detail::KernelText {
       if (!has_cols_ || block_axis(pass) >= 0) continue;
       std::vector<int> sums = moving_in(pass);
       std::erase_if(sums, [&](int v) { return k_.body[v].kind == InstrKind::reduce; });
-      move_on_at("row", columns_inside(col_begin_ - 1), pass, sums);
+      move_on_at("row", col_begin_ - 1, pass, sums);
     }
   }
   void accumulators(int v, int lanes) {
@@ -276,7 +271,7 @@ class Writer : detail::KernelText {
     vector_loop(pass, "0", size(k_.axes[vec_axis_].extent));
     for (int a = vec_axis_ - 1; a >= col_begin_; --a) {
       const bool ends = a == block_axis(pass);
-      if (ends) move_on_at(fmt::format("a{}", a), columns_inside(a), pass, moving_in(pass));
+      if (ends) move_on_at(fmt::format("a{}", a), a, pass, moving_in(pass));
       close();
       if (ends) move_on(moving_in(pass), lanes);
     }

@@ -101,14 +101,7 @@ class Writer : detail::KernelText {
   // --- the frame: parameters, tasks, rows ---
 
   void body() {
-    indent_ = 1;
-    if (has_cols_) line("constexpr int W = {};", l_.width);
-    for (size_t i = 0; i < k_.params.size(); ++i) {
-      const loop::Param& p = k_.params[i];
-      const char* c = p.written ? "" : "const ";
-      line("{0}{1}* p{2} = static_cast<{0}{1}*>(buffers[{2}]);", c, storage_name(p.dtype), i);
-    }
-    for (size_t i = 0; i < k_.dims.size(); ++i) line("const i64 d{0} = dims[{0}];", i);
+    parameters(l_.width);
     for (size_t v = 0; v < k_.body.size(); ++v)
       if (p_.saved[v] && l_.saved[v] == SavedIn::shared)
         line("const Shared<{0}> s{1} = shared<{0}>({2});", storage_name(k_.body[v].dtype), v, shared_at_[v]);

@@ -26,6 +26,17 @@ std::string KernelText::comment() const {
   return s;
 }
 
+void KernelText::parameters(int width) {
+  indent_ = 1;
+  if (has_cols_) line("constexpr int W = {};", width);
+  for (size_t i = 0; i < k_.params.size(); ++i) {
+    const loop::Param& p = k_.params[i];
+    const char* c = p.written ? "" : "const ";
+    line("{0}{1}* p{2} = static_cast<{0}{1}*>(buffers[{2}]);", c, storage_name(p.dtype), i);
+  }
+  for (size_t i = 0; i < k_.dims.size(); ++i) line("const i64 d{0} = dims[{0}];", i);
+}
+
 std::string KernelText::rows_text() const {
   std::string s;
   for (int a = k_.axis_begin(AxisRole::row); a < k_.axis_end(AxisRole::row); ++a)

@@ -24,6 +24,9 @@ class KernelText : protected ValueText {
   /// What the source says it is.
   std::string comment() const;
 
+  /// Begins the body: lanes of a vector, pointers, sizes.
+  void parameters(int width);
+
   // --- rows ---
 
   std::string rows_text() const;
