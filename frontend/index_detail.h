@@ -12,6 +12,16 @@ inline void require_index(const Tensor& index, const char* name, Loc loc) {
   KILN_CHECK(index.dtype() == DType::i64 || index.dtype() == DType::i32, invalid,
              "{} ({}): got index {}, expected i64 or i32", name, loc.str(), index.type_str());
 }
+/// The elements of x along `dim` at the places that `index` names.
+inline Tensor take(const Tensor& x, const Tensor& index, int64_t dim) {
+  return apply(op("take"), {&x, &index}, {dim});
+}
+/// How many elements there are of such sizes.
+inline int64_t product(const Sizes& s) {
+  int64_t n = 1;
+  for (int64_t v : s) n *= v;
+  return n;
+}
 /// A library's integer as a 0-d tensor of the dtype of `like`.
 inline Tensor number(const Tensor& like, int64_t v) { return lit(like, static_cast<double>(v)); }
 

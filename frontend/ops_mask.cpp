@@ -13,12 +13,6 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
 namespace {
 
-int64_t product(const Sizes& s) {
-  int64_t n = 1;
-  for (int64_t v : s) n *= v;
-  return n;
-}
-
 Tensor is_set(const Tensor& x) { return x.dtype() == DType::boolean ? x : binary(op("ne"), x, lit(x, 0)); }
 /// How many before and at each element of a line are set.
 Tensor counted(const Tensor& line) {

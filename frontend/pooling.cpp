@@ -14,9 +14,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor take(const Tensor& x, const Tensor& index, int64_t dim) {
-  return apply(op("take"), {&x, &index}, {dim});
-}
 /// Whole division of numbers that are not negative.
 Tensor quotient(const Tensor& a, int64_t by) { return binary(op("floor_divide"), a, number(a, by)); }
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "frontend/index_detail.h"
 #include "frontend/pooling.h"
 #include "frontend/window_detail.h"
 
@@ -16,23 +17,19 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor take(const Tensor& x, const Tensor& index, int64_t dim) {
-  return apply(op("take"), {&x, &index}, {dim});
-}
-Tensor number(const Tensor& like, double v) { return lit(like, v); }
 Tensor clamped(const Tensor& i, int64_t last) {
-  return binary(op("minimum"), binary(op("maximum"), i, number(i, 0)), number(i, static_cast<double>(last)));
+  return binary(op("minimum"), binary(op("maximum"), i, lit(i, 0)), lit(i, static_cast<double>(last)));
 }
 
 // --- padding ---
 
 /// Where place i - low of a dim of n elements lies inside it.
 Tensor source_index(int64_t low, int64_t high, int64_t n, PadMode mode) {
-  const Tensor i = iota(0, {n + low + high}), at = sub2(i, number(i, static_cast<double>(low)));
+  const Tensor i = iota(0, {n + low + high}), at = sub2(i, lit(i, static_cast<double>(low)));
   if (mode == PadMode::replicate) return clamped(at, n - 1);
-  if (mode == PadMode::circular) return binary(op("remainder"), at, number(i, static_cast<double>(n)));
+  if (mode == PadMode::circular) return binary(op("remainder"), at, lit(i, static_cast<double>(n)));
   // Mirrored at both ends: |at|, then the same from the far end.
-  const Tensor last = number(i, static_cast<double>(n - 1));
+  const Tensor last = lit(i, static_cast<double>(n - 1));
   return sub2(last, unary(op("abs"), sub2(last, unary(op("abs"), at))));
 }
 
@@ -68,15 +65,15 @@ struct Resample {
   /// Positions in the input, f64 [out]. Source: ATen's area_pixel_compute_source_index.
   Tensor positions(bool cubic) const {
     const Tensor i = cast_to(iota(0, {out}), DType::f64);
-    if (align) return mul2(i, number(i, scale));
-    const Tensor middle = sub2(mul2(add2(i, number(i, 0.5)), number(i, scale)), number(i, 0.5));
-    return cubic ? middle : binary(op("maximum"), middle, number(i, 0));
+    if (align) return mul2(i, lit(i, scale));
+    const Tensor middle = sub2(mul2(add2(i, lit(i, 0.5)), lit(i, scale)), lit(i, 0.5));
+    return cubic ? middle : binary(op("maximum"), middle, lit(i, 0));
   }
 };
 
 Tensor nearest(const Tensor& x, const Resample& r, bool exact) {
   const Tensor i = cast_to(iota(0, {r.out}), DType::f64);
-  const Tensor at = mul2(exact ? add2(i, number(i, 0.5)) : i, number(i, r.scale));
+  const Tensor at = mul2(exact ? add2(i, lit(i, 0.5)) : i, lit(i, r.scale));
   return take(x, clamped(cast_to(unary(op("floor"), at), DType::i64), r.n - 1), r.dim);
 }
 /// [out] along the dim.
@@ -88,28 +85,28 @@ Tensor along(const Tensor& weights, const Tensor& x, int64_t dim) {
 Tensor linear_dim(const Tensor& x, const Resample& r) {
   const Tensor at = r.positions(false), low = unary(op("floor"), at), part = sub2(at, low);
   const Tensor first = clamped(cast_to(low, DType::i64), r.n - 1);
-  const Tensor second = clamped(add2(first, number(first, 1)), r.n - 1);
+  const Tensor second = clamped(add2(first, lit(first, 1)), r.n - 1);
   const Tensor a = take(x, first, r.dim), b = take(x, second, r.dim);
-  return add2(mul2(a, along(sub2(number(part, 1), part), a, r.dim)), mul2(b, along(part, b, r.dim)));
+  return add2(mul2(a, along(sub2(lit(part, 1), part), a, r.dim)), mul2(b, along(part, b, r.dim)));
 }
 /// Four taps of the cubic convolution. Source: Keys 1981, a = -0.75 as in ATen.
 Tensor cubic_dim(const Tensor& x, const Resample& r) {
   constexpr double a = -0.75;
   const Tensor at = r.positions(true), low = unary(op("floor"), at), t = sub2(at, low);
-  const Tensor one = number(t, 1);
+  const Tensor one = lit(t, 1);
   const auto near = [&](const Tensor& d) {  // ((a + 2) d - (a + 3)) d^2 + 1
-    return add2(mul2(mul2(sub2(mul2(d, number(d, a + 2)), number(d, a + 3)), d), d), one);
+    return add2(mul2(mul2(sub2(mul2(d, lit(d, a + 2)), lit(d, a + 3)), d), d), one);
   };
   const auto far = [&](const Tensor& d) {  // ((a d - 5a) d + 8a) d - 4a
-    const Tensor p = add2(mul2(sub2(mul2(d, number(d, a)), number(d, 5 * a)), d), number(d, 8 * a));
-    return sub2(mul2(p, d), number(d, 4 * a));
+    const Tensor p = add2(mul2(sub2(mul2(d, lit(d, a)), lit(d, 5 * a)), d), lit(d, 8 * a));
+    return sub2(mul2(p, d), lit(d, 4 * a));
   };
   const Tensor u = sub2(one, t);
   const Tensor weights[] = {far(add2(t, one)), near(t), near(u), far(add2(u, one))};
   const Tensor base = cast_to(low, DType::i64);
   Tensor sum;
   for (int k = 0; k < 4; ++k) {
-    const Tensor tap = take(x, clamped(add2(base, number(base, k - 1)), r.n - 1), r.dim);
+    const Tensor tap = take(x, clamped(add2(base, lit(base, k - 1)), r.n - 1), r.dim);
     const Tensor part = mul2(tap, along(weights[k], tap, r.dim));
     sum = sum.defined() ? add2(sum, part) : part;
   }

@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/nn/conv.h"
 
-#include <cmath>
 #include <tuple>
 
 #include "frontend/dispatch.h"
+#include "frontend/index_detail.h"
+#include "frontend/nn/init_detail.h"
 #include "frontend/state.h"
 
 namespace kiln::nn {
 
 using detail::caller_loc;
+using detail::product;
 using detail::spatial;
+using detail_init::initial;
 
 namespace {
 
-/// Uniform in +-1/sqrt(fan in). Source: torch.nn.init.kaiming_uniform_ with a = sqrt(5).
-Tensor initial(Sizes sizes, int64_t fan_in) {
-  NoGrad guard;
-  const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
-  return (rand(std::move(sizes)) * 2.0 - 1.0) * bound;
-}
-int64_t product(const Sizes& s) {
-  int64_t n = 1;
-  for (int64_t v : s) n *= v;
-  return n;
-}
 void check_channels(const char* name, int64_t in, int64_t out, int64_t groups) {
   KILN_CHECK(in > 0 && out > 0 && groups > 0 && in % groups == 0 && out % groups == 0, invalid,
              "{}: got {} input channels, {} output channels and {} groups, expected positive numbers, both "

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/nn/layers.h"
 
-#include <cmath>
 #include <tuple>
 
 #include "frontend/dispatch.h"
 #include "frontend/linalg.h"
+#include "frontend/nn/init_detail.h"
 
 namespace kiln::nn {
 
 using detail::caller_loc;
-
-namespace {
-Tensor uniform(Sizes sizes, double bound) {
-  NoGrad guard;
-  return (rand(std::move(sizes)) * 2.0 - 1.0) * bound;
-}
-}  // namespace
+using detail_init::initial;
 
 Linear::Linear(int64_t in, int64_t out, bool with_bias) {
   std::tie(weight, bias) = start(in, out, with_bias);
@@ -29,17 +23,15 @@ Linear::Linear(Lazy) {
 }
 std::pair<Tensor, Tensor> Linear::start(int64_t in, int64_t out, bool with_bias) {
   KILN_CHECK(in >= 0 && out >= 0, invalid, "Linear: bad sizes {} and {}", in, out);
-  const double bound = in > 0 ? 1 / std::sqrt(static_cast<double>(in)) : 0;
-  const Tensor w = uniform({out, in}, bound);
-  return {w, with_bias ? uniform({out}, bound) : Tensor()};
+  const Tensor w = initial({out, in}, in);
+  return {w, with_bias ? initial({out}, in) : Tensor()};
 }
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias, caller_loc()); }
 
 Bilinear::Bilinear(int64_t in1, int64_t in2, int64_t out, bool with_bias) {
   KILN_CHECK(in1 > 0 && in2 >= 0 && out >= 0, invalid, "Bilinear: bad sizes {}, {} and {}", in1, in2, out);
-  const double bound = 1 / std::sqrt(static_cast<double>(in1));
-  weight = uniform({out, in1, in2}, bound);
-  if (with_bias) bias = uniform({out}, bound);
+  weight = initial({out, in1, in2}, in1);
+  if (with_bias) bias = initial({out}, in1);
   register_parameter("weight", weight);
   register_parameter("bias", bias);
 }

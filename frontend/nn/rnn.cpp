@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/nn/rnn.h"
 
-#include <cmath>
 
 #include "frontend/dispatch.h"
+#include "frontend/nn/init_detail.h"
 
 namespace kiln::nn {
 
 using detail::caller_loc;
+using detail_init::initial;
 
 namespace {
-
-Tensor uniform(Sizes sizes, int64_t hidden) {
-  NoGrad guard;
-  const double bound = hidden > 0 ? 1 / std::sqrt(static_cast<double>(hidden)) : 0;
-  return (rand(std::move(sizes)) * 2.0 - 1.0) * bound;
-}
 
 template <typename Options>
 RecurrentOptions functional_options(const Options& o) {
@@ -40,7 +35,7 @@ Recurrent::Recurrent(const char* name, const Shape& s, RecurrentOptions options)
     for (int64_t d = 0; d < directions; ++d) {
       const std::string suffix = fmt::format("_l{}{}", layer, d == 1 ? "_reverse" : "");
       const auto add = [&](const char* what, Sizes sizes) {
-        weights_.push_back(uniform(std::move(sizes), s.hidden_size));
+        weights_.push_back(initial(std::move(sizes), s.hidden_size));
         register_parameter(what + suffix, weights_.back());
       };
       add("weight_ih", {rows, layer == 0 ? s.input_size : out * directions});
@@ -125,11 +120,11 @@ RecurrentCell::RecurrentCell(const char* name, int64_t gates, int64_t input_size
   KILN_CHECK(input_size > 0 && hidden_size > 0, invalid,
              "{}: input_size {}, hidden_size {}, expected at least 1 each", name, input_size, hidden_size);
   const int64_t rows = gates * hidden_size;
-  weight_ih = uniform({rows, input_size}, hidden_size);
-  weight_hh = uniform({rows, hidden_size}, hidden_size);
+  weight_ih = initial({rows, input_size}, hidden_size);
+  weight_hh = initial({rows, hidden_size}, hidden_size);
   if (bias) {
-    bias_ih = uniform({rows}, hidden_size);
-    bias_hh = uniform({rows}, hidden_size);
+    bias_ih = initial({rows}, hidden_size);
+    bias_hh = initial({rows}, hidden_size);
   }
   register_parameter("weight_ih", weight_ih);
   register_parameter("weight_hh", weight_hh);
