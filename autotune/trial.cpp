@@ -18,7 +18,7 @@ namespace kiln {
 
 namespace {
 
-constexpr size_t kTogether = 24;          // kernels to a source: most of a compile is reading the prelude
+constexpr size_t kMostInSource = 24;      // kernels to a source: most of a compile is reading the prelude
 constexpr size_t kSweepBytes = 4u << 20;  // per thread: more than the second cache
 
 }  // namespace
@@ -64,7 +64,7 @@ Trials::~Trials() = default;
 void Trials::compile(std::span<Candidate*> some) {
   if (some.empty()) return;
   const size_t per = std::clamp<size_t>(
-      (some.size() + static_cast<size_t>(threads_) - 1) / static_cast<size_t>(threads_), 1, kTogether);
+      (some.size() + static_cast<size_t>(threads_) - 1) / static_cast<size_t>(threads_), 1, kMostInSource);
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;  // schedules that differ may still print the same kernel

@@ -25,7 +25,7 @@ constexpr double kFlopsPerSecond = 20e9, kBytesPerSecond = 10e9;  // roughly, of
 constexpr double kLeastSeconds = 5e-6;                            // shorter launches are not worth a trial
 constexpr double kMostBytes = double{1 << 30};                    // operands of a trial
 constexpr double kKernelSeconds = 0.5;                            // for the timings of one kernel
-constexpr size_t kTogether = 4;  // kernels whose candidates are compiled at once, per thread
+constexpr size_t kKernelsTogether = 4;  // kernels whose candidates are compiled at once, per thread
 
 double estimate(const TunableKernel& k) {
   return std::max(k.flops / kFlopsPerSecond, k.bytes / kBytesPerSecond);
@@ -154,7 +154,7 @@ class Tuning {
   /// Takes and publishes places in `order`.
   void measure(const std::vector<size_t>& order, const Take& take, const Publish& publish) {
     const auto start = Clock::now();
-    const size_t together = kTogether * static_cast<size_t>(o_.threads);
+    const size_t together = kKernelsTogether * static_cast<size_t>(o_.threads);
     while (seconds_since(start) < o_.budget_s) {
       if (o_.go_on) o_.go_on();
       const std::vector<size_t> some = take(together);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostName = 44;
+constexpr size_t kMostKernelName = 44;
 
 const CudaKernel* kernel_named(const KernelImage& image, const std::string& symbol) {
   for (const CudaModule& m : image.modules)
@@ -104,7 +104,7 @@ std::string CudaExplained::text(size_t index) const {
                   count_text(compiled_.stats.kernels, "kernel"),
                   count_text(static_cast<int64_t>(compiled_.image.modules.size()), "source"), compiler_);
   size_t width = std::string_view("launch").size();
-  for (const CudaRow& r : rows_) width = std::max(width, std::min(r.name.size(), kMostName));
+  for (const CudaRow& r : rows_) width = std::max(width, std::min(r.name.size(), kMostKernelName));
   out += fmt::format("    {:>3}  {:<{}} {:>7} {:>7} {:>4} {:>6} {:>9} {:>9} {:<13}", "", "launch", width,
                      "blocks", "threads", "regs", "spills", "shared", "occupancy", "limited by");
   for (const GpuSpec& g : gpu_specs()) out += fmt::format(" {:>9}", fmt::format("{} us", g.name));
@@ -113,7 +113,8 @@ std::string CudaExplained::text(size_t index) const {
   for (size_t i = 0; i < rows_.size(); ++i) {
     const CudaRow& r = rows_[i];
     const auto number = [](int n) { return n < 0 ? std::string("-") : std::to_string(n); };
-    const std::string name = r.name.size() > kMostName ? r.name.substr(0, kMostName - 3) + "..." : r.name;
+    const std::string name =
+        r.name.size() > kMostKernelName ? r.name.substr(0, kMostKernelName - 3) + "..." : r.name;
     out += fmt::format("    {:>3}  {:<{}} {:>7} {:>7} {:>4} {:>6} {:>9} {:>8.0f}% {:<13}", i, name, width,
                        r.tasks, r.threads, number(r.registers), number(r.spill_bytes),
                        bytes_text(static_cast<double>(r.shared_bytes)), 100 * r.occupancy, r.limit);

@@ -21,7 +21,7 @@ namespace kiln {
 
 namespace {
 
-constexpr const char* kKind = "cubin";
+constexpr const char* kCubinKind = "cubin";
 constexpr int kLeastArch = 80;   // bf16 arithmetic, cp.async
 constexpr int kLeastMajor = 12;  // C++20
 
@@ -299,17 +299,17 @@ void compile_cuda(std::span<CudaModule> modules, const std::string& arch, DiskCa
     CudaModule& m = modules[i];
     std::string key = compiler + m.name + '\n' + m.source;
     const auto take = [&](bool again) {
-      const std::optional<std::string> hit = cache->load(kKind, key, again);
+      const std::optional<std::string> hit = cache->load(kCubinKind, key, again);
       return hit && detail::unpack_cubin(*hit, m);
     };
     if (cache && take(false)) return;
     if (go_on) go_on();
     // Another process may be making it.
-    const FileLock claim = cache ? cache->claim(kKind, key, true) : FileLock();
+    const FileLock claim = cache ? cache->claim(kCubinKind, key, true) : FileLock();
     if (cache && take(true)) return;
     compile_one(m, arch);
     ++compiled;
-    if (cache) cache->store(kKind, key, detail::pack_cubin(m));
+    if (cache) cache->store(kCubinKind, key, detail::pack_cubin(m));
   });
   if (!cost) return;
   cost->compiled += compiled;

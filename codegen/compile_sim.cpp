@@ -10,7 +10,7 @@ namespace kiln {
 
 namespace {
 
-constexpr const char* kKind = "sim";
+constexpr const char* kSimKind = "sim";
 
 // Contracted as NVRTC does it. Time to compile matters more than time to run.
 std::vector<std::string> flags() { return {"-O1", "-ffp-contract=fast-honor-pragmas"}; }
@@ -27,10 +27,10 @@ std::string compile_sim(const CudaModule& module, DiskCache* cache) {
   for (const std::string& n : names) key += n + '\n';
   key += module.name + '\n' + module.source;
   if (cache)
-    if (std::optional<std::string> hit = cache->load(kKind, key)) return *std::move(hit);
+    if (std::optional<std::string> hit = cache->load(kSimKind, key)) return *std::move(hit);
   const std::vector<std::string> objects = compile_objects({&source, 1}, target, 1);
   std::string image = link_shared(objects, names);
-  if (cache) cache->store(kKind, key, image);
+  if (cache) cache->store(kSimKind, key, image);
   return image;
 }
 

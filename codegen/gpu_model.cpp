@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/base/rounding.h"
+
 namespace kiln {
 
 namespace {
@@ -23,8 +25,6 @@ constexpr GpuSpec kGpus[] = {
     {"H100", "sm_90a", 132, 3352, 66.9, 33.5, 494.7, 989.4, 2.0},
     {"B200", "sm_100a", 148, 7700, 75, 37, 1100, 2250, 2.0},
 };
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /// Blocks whose registers fit. Warps lie in one partition each, and a launch is checked as if a block had
 /// as many warps in all of them.

@@ -49,7 +49,7 @@ struct Side {
   bool async;     ///< copied by the hardware
 };
 
-struct Printer {
+struct CudaPrinter {
   const MatmulSpec& spec;
   const CudaMatmulSchedule& s;
   const MatmulHooks& hooks;
@@ -89,7 +89,7 @@ struct Printer {
   void print_combine();
 };
 
-void Printer::check() const {
+void CudaPrinter::check() const {
   const auto fits = [&](const MatmulOperand& o) { return o.batch_stride.size() == spec.batch.size(); };
   KILN_ASSERT(is_floating(spec.dtype), "matmul of {}", dtype_name(spec.dtype));
   KILN_ASSERT(fits(spec.a) && fits(spec.b) && fits(spec.c), "matmul: batch strides and batch axes differ");
@@ -101,7 +101,7 @@ void Printer::check() const {
               "matmul: tiles {}x{}x{} of parts {}x{}", s.tile_m, s.tile_n, s.tile_k, s.part_m, s.part_n);
 }
 
-Side Printer::side(char which) const {
+Side CudaPrinter::side(char which) const {
   const bool is_a = which == 'a';
   const MatmulOperand& o = is_a ? spec.a : spec.b;
   const MatmulHook& hook = is_a ? hooks.prologue_a : hooks.prologue_b;
@@ -135,21 +135,21 @@ Side Printer::side(char which) const {
 }
 
 /// Rows are padded, or swizzled, so that threads that read together meet in different banks.
-std::string Printer::tile_type(const Side& x) const {
+std::string CudaPrinter::tile_type(const Side& x) const {
   const int outer = x.by_k ? x.tile_lines : s.tile_k, inner = x.by_k ? s.tile_k : x.tile_lines;
   if (size() == 2) return fmt::format("matmul::Swizzled<{}, {}>", outer, inner);
   const int64_t pad = s.tensor && !x.by_k ? 8 : 16 / size();
   return fmt::format("matmul::Padded<{}, {}, {}>", outer, inner, pad);
 }
-int64_t Printer::tile_elements(const Side& x) const {
+int64_t CudaPrinter::tile_elements(const Side& x) const {
   const int64_t outer = x.by_k ? x.tile_lines : s.tile_k, inner = x.by_k ? s.tile_k : x.tile_lines;
   return outer * (size() == 2 ? inner : inner + (s.tensor && !x.by_k ? 8 : 16 / size()));
 }
 
 /// Whether the result reaches its end by way of shared memory: fused code stands in the text once and walks
 /// rows, and so do stores that threads would make too short.
-bool Printer::staged() const { return !split() && (hooks.epilogue || size() == 2); }
-int64_t Printer::slice_bytes() const {
+bool CudaPrinter::staged() const { return !split() && (hooks.epilogue || size() == 2); }
+int64_t CudaPrinter::slice_bytes() const {
   const int64_t down = s.tile_m / s.part_m;
   const int64_t rows = down * (s.tensor ? (s.part_m % 32 == 0 ? 32 : 16) : std::min(4, s.part_m));
   return rows * (s.tile_n + (s.tensor ? 8 : 16 / sum_size(spec.dtype))) * sum_size(spec.dtype);
@@ -157,7 +157,7 @@ int64_t Printer::slice_bytes() const {
 
 /// Lanes of a vector of the result, at most 16 bytes of sums. From registers, threads have neighbours in
 /// groups of four, with tensor cores of two.
-int Printer::store_width(const MatmulOperand& c, bool fused, bool registers) const {
+int CudaPrinter::store_width(const MatmulOperand& c, bool fused, bool registers) const {
   const int most =
       std::min(registers ? (s.tensor ? 2 : s.part_n) : s.tile_n, static_cast<int>(16 / sum_size(spec.dtype)));
   if (fused) return common_width(std::min(most, hooks.width_c), {spec.n});
@@ -167,32 +167,32 @@ int Printer::store_width(const MatmulOperand& c, bool fused, bool registers) con
   return common_width(most, aligned);
 }
 
-std::vector<std::string> Printer::batch_names() const {
+std::vector<std::string> CudaPrinter::batch_names() const {
   std::vector<std::string> names;
   for (size_t i = 0; i < spec.batch.size(); ++i) names.push_back(fmt::format("mm_b{}", i));
   return names;
 }
 
 /// " + index * stride", as short as it can be.
-std::string Printer::step(const std::string& index, const Dim& stride) const {
+std::string CudaPrinter::step(const std::string& index, const Dim& stride) const {
   if (stride.is(0)) return "";
   return stride.is(1) ? " + " + index : fmt::format(" + {} * {}", index, dims.text(stride));
 }
 /// " + offset + mm_b0 * stride ...".
-std::string Printer::batch_offset(const MatmulOperand& o) const {
+std::string CudaPrinter::batch_offset(const MatmulOperand& o) const {
   std::string text = o.offset.is(0) ? "" : " + " + dims.text(o.offset);
   for (size_t i = 0; i < spec.batch.size(); ++i) text += step(fmt::format("mm_b{}", i), o.batch_stride[i]);
   return text;
 }
 
-void Printer::print_sizes() {
+void CudaPrinter::print_sizes() {
   out.line("const i64 m = {}, n = {}, k = {};", dims.text(spec.m), dims.text(spec.n), dims.text(spec.k));
   out.lines("(void)k;");
   out.lines(hooks.setup);
 }
 
 /// Takes the batch indices off `rest`, the last first.
-void Printer::print_batch_indices() {
+void CudaPrinter::print_batch_indices() {
   for (size_t i = spec.batch.size(); i-- > 0;) {
     if (i == 0) out.lines("const i64 mm_b0 = rest;");
     else out.line("const i64 mm_b{0} = rest % {1};\nrest /= {1};", i, dims.text(spec.batch[i]));
@@ -200,7 +200,7 @@ void Printer::print_batch_indices() {
   }
 }
 
-void Printer::print_types() {
+void CudaPrinter::print_types() {
   out.line("using S = {};\nusing T = {};", storage_of(spec.dtype), sum_of(spec.dtype));
   if (s.tensor)
     out.line("using Part = matmul::Tensor<{}, {}, {}, {}>;", s.tile_m, s.tile_n, s.part_m, s.part_n);
@@ -213,7 +213,7 @@ void Printer::print_types() {
 }
 
 /// What this block computes: a tile of one matrix, over a range of k.
-void Printer::print_place() {
+void CudaPrinter::print_place() {
   out.line("const i64 tiles_m = (m + {}) / {}, tiles_n = (n + {}) / {};", s.tile_m - 1, s.tile_m,
            s.tile_n - 1, s.tile_n);
   out.lines("i64 rest = block();");
@@ -232,7 +232,8 @@ void Printer::print_place() {
 }
 
 /// A hook in a scope of its own: `line` first, if there is one.
-std::string Printer::call(const MatmulHook& line, const MatmulHook& hook, bool along_cols, int width) const {
+std::string CudaPrinter::call(const MatmulHook& line, const MatmulHook& hook, bool along_cols,
+                              int width) const {
   const MatmulVector v = {"mm_value", batch_names(),         "mm_row", "mm_col", along_cols,
                           width,      std::to_string(width), true};
   std::string text = fmt::format("using V = Vec<T, {}>;\n", width);
@@ -242,7 +243,7 @@ std::string Printer::call(const MatmulHook& line, const MatmulHook& hook, bool a
   return text;
 }
 
-void Printer::print_fill_body(const Side& x) {
+void CudaPrinter::print_fill_body(const Side& x) {
   const char* const tile = x.name == 'a' ? "TileA" : "TileB";
   const char* const begin = x.name == 'a' ? "row_begin" : "col_begin";
   const char* const lines = x.name == 'a' ? "m" : "n";
@@ -273,17 +274,17 @@ void Printer::print_fill_body(const Side& x) {
   out.lines("}\nreturn mm_value;\n});");
 }
 
-void Printer::print_fill(const Side& x) {
+void CudaPrinter::print_fill(const Side& x) {
   if (!x.hook)
     out.line("const S* const operand_{0} = static_cast<const S*>(buffers[{1}]){2}{3};", x.name, x.at.buffer,
              batch_offset(x.at), step(x.name == 'a' ? "row_begin" : "col_begin", x.line_stride));
 }
 
 /// Stores `mm_value` at (mm_row, mm_col) by the epilogue.
-void Printer::print_epilogue(int width) { out.lines(call({}, hooks.epilogue, true, width)); }
+void CudaPrinter::print_epilogue(int width) { out.lines(call({}, hooks.epilogue, true, width)); }
 
 /// Stores `mm_value` at (mm_row, mm_col) of `c`, which begins `more` elements later.
-void Printer::print_store(const MatmulOperand& c, const char* type, const std::string& more, int width) {
+void CudaPrinter::print_store(const MatmulOperand& c, const char* type, const std::string& more, int width) {
   out.line("store<{}>(static_cast<{}*>(buffers[{}]){}{}{}{}, mm_value);", width, type, c.buffer,
            batch_offset(c), more, step("mm_row", c.row_stride), step("mm_col", c.col_stride));
 }
@@ -296,7 +297,7 @@ MatmulOperand in_workspace(const MatmulSpec& spec, int buffer) {
   return c;
 }
 
-void Printer::print_main() {
+void CudaPrinter::print_main() {
   const Side a = side('a'), b = side('b');
   print_types();
   print_sizes();
@@ -321,7 +322,7 @@ void Printer::print_main() {
 }
 
 /// The end of a tile by way of shared memory.
-void Printer::print_staged() {
+void CudaPrinter::print_staged() {
   const bool fused = static_cast<bool>(hooks.epilogue);
   const int width = store_width(spec.c, fused, false);
   out.line(
@@ -336,7 +337,7 @@ void Printer::print_staged() {
 }
 
 /// The end of a tile where it is: stores of sums as they are, to C or to the workspace.
-void Printer::print_from_registers() {
+void CudaPrinter::print_from_registers() {
   const MatmulOperand c = split() ? in_workspace(spec, workspace) : spec.c;
   const int width = store_width(c, false, true);
   out.lines("KN_UNROLL\nfor (i32 i = 0; i < Part::kRows; ++i) {");
@@ -352,7 +353,7 @@ void Printer::print_from_registers() {
 }
 
 /// The second launch of a split k: a vector for each thread, its ranges summed in order.
-void Printer::print_combine() {
+void CudaPrinter::print_combine() {
   const bool fused = static_cast<bool>(hooks.epilogue);
   const int width = store_width(spec.c, fused, false);
   out.line("using S = {};\nusing T = {};", storage_of(spec.dtype), sum_of(spec.dtype));
@@ -374,7 +375,7 @@ void Printer::print_combine() {
 CudaMatmulSource print_matmul_cuda(const std::string& name, const MatmulSpec& spec,
                                    const CudaMatmulSchedule& schedule, const MatmulHooks& hooks,
                                    DimTable& dims, int buffer_count, int workspace_buffer) {
-  Printer p{spec, schedule, hooks, dims, workspace_buffer};
+  CudaPrinter p{spec, schedule, hooks, dims, workspace_buffer};
   p.check();
   p.print_main();
   const Dim tiles =
@@ -383,7 +384,7 @@ CudaMatmulSource print_matmul_cuda(const std::string& name, const MatmulSpec& sp
   source.launches.push_back({name, tiles * Dim(schedule.split_k), schedule.threads(), p.shared_bytes()});
   std::vector<std::string> bodies = {p.out.str()};
   if (schedule.split_k > 1) {
-    Printer q{spec, schedule, hooks, dims, workspace_buffer};
+    CudaPrinter q{spec, schedule, hooks, dims, workspace_buffer};
     q.print_combine();
     bodies.push_back(q.out.str());
     const Dim vectors =

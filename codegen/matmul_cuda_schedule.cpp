@@ -6,6 +6,7 @@
 #include <span>
 
 #include "codegen/matmul_cuda.h"
+#include "ir/base/rounding.h"
 
 namespace kiln {
 
@@ -16,7 +17,6 @@ constexpr int64_t kSplitRange = 256;  // shortest range of a split k
 constexpr int64_t kMostRanges = 64;
 constexpr double kBlockStart = 512;  // multiply-adds of a thread that a block's start and end cost
 
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t known(const Dim& d) { return d.is_const() ? std::max<int64_t>(1, d.value()) : kUnknown; }
 
 /// How a block is cut, and what it reaches of the peak where nothing is left over.

@@ -223,8 +223,8 @@ void print_computed_words(SourceText& out, const MatmulSpec& spec, const MatmulS
 }
 
 /// B's rows are contiguous (weights stored [out, in]): squares of words are turned in registers.
-void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
-                 const MatmulHooks& hooks, DimTable& dims) {
+void pack_b_pair_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
+                      const MatmulShape& shape, const MatmulHooks& hooks, DimTable& dims) {
   out.line("for (long j = 0; j < cols; j += {}) {{", s.width);
   out.line("P* const to = packed_b + j / {0} * {0} * kp + j % {0};", shape.nr);
   const int step = 2 * s.width;
@@ -258,7 +258,7 @@ void print_pack_b_pairs(SourceText& out, const MatmulSpec& spec, const MatmulSch
                         const MatmulShape& shape, const MatmulHooks& hooks, DimTable& dims) {
   const std::string rs = dims.text(spec.b.row_stride), cs = dims.text(spec.b.col_stride);
   if (!spec.b.col_stride.is(1) && spec.b.row_stride.is(1))
-    return pack_b_cols(out, spec, s, shape, hooks, dims);
+    return pack_b_pair_cols(out, spec, s, shape, hooks, dims);
   const Paired lines{out,
                      spec,
                      s,

@@ -8,12 +8,11 @@
 #include <bit>
 
 #include "ir/base/error.h"
+#include "ir/base/rounding.h"
 
 namespace kiln::detail {
 
 namespace {
-int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-
 /// Index list of a two-operand shuffle, built from the source lane of every result lane.
 std::string shuffle(int width, const std::function<int(int)>& lane) {
   std::string s = "__builtin_shufflevector(a, b";

@@ -9,6 +9,7 @@
 
 #include "codegen/matmul.h"
 #include "ir/base/error.h"
+#include "ir/base/rounding.h"
 
 namespace kiln {
 
@@ -19,8 +20,6 @@ constexpr int64_t kTaskWork = 1 << 18;  // multiply-adds below which a task is n
 constexpr int64_t kTasks = 16;          // tasks to aim at
 constexpr int64_t kSplitRange = 512;    // shortest range of a split k
 
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t round_up(int64_t x, int64_t to) { return ceil_div(x, to) * to; }
 int64_t known(const Dim& d) { return d.is_const() ? std::max<int64_t>(1, d.value()) : kUnknown; }
 
 /// With pairs k counts words: a step of the micro kernel takes one, as it takes an f32 without.

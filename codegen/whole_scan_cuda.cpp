@@ -7,8 +7,8 @@ namespace kiln::detail {
 
 namespace {
 
-constexpr int64_t kWarpLine = 256;   ///< a line of at most so many elements is a warp's
-constexpr int64_t kStateBytes = 16;  ///< at most, of what a line carries
+constexpr int64_t kWarpLine = 256;       ///< a line of at most so many elements is a warp's
+constexpr int64_t kCudaStateBytes = 16;  ///< at most, of what a line carries
 
 class ScanCuda : WholeCuda {
  public:
@@ -44,7 +44,7 @@ class ScanCuda : WholeCuda {
     text_.line("if (i < {}) {{", size(n));
     write_carried(at, "own");
     end_loops(3);
-    const Dim shared(warps ? 0 : kWarps * kStateBytes);
+    const Dim shared(warps ? 0 : kWarps * kCudaStateBytes);
     return finish(warps ? ceildiv(all, Dim(kWarps)) : all, shared);
   }
 };

@@ -97,8 +97,6 @@ void check_dtypes(Operands operands, Loc loc) {
   }
 }
 
-Tensor permuted(const Tensor& x, const Ints& dims) { return apply(op("permute"), {&x}, {dims}); }
-
 /// Queries, keys and values, projected to [length, n, e].
 std::array<Tensor, 3> projected(const Call& c, Loc loc) {
   const int64_t e = c.e;

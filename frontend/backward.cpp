@@ -53,7 +53,7 @@ bool Cursor::backward_matches(const Event& e, const Tensor& root, const Tensor& 
   if (!gradient.defined()) return e.operands[1] == kAbsent;
   const Slot s = slot_of(*gradient.impl());
   if (s != kUnbound) return s == e.operands[1];
-  for (const Binding& b : e.bindings)
+  for (const SlotBinding& b : e.bindings)
     if (b.slot == e.operands[1]) return gradient.impl()->storage && meta_of(*gradient.impl()) == b.meta;
   return false;
 }
@@ -71,7 +71,7 @@ std::string Cursor::leaf_grads_difference(const Event& e) const {
     if (expected == kAbsent) return fmt::format("{} has a gradient where one without was", describe(*leaf));
     const Slot s = slot_of(*leaf->grad);
     const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
-                                [&](const Binding& x) { return x.slot == expected; });
+                                [&](const SlotBinding& x) { return x.slot == expected; });
     const auto bound = [&](int leaf_number) {
       return impl_of(e.operands[2 * static_cast<size_t>(leaf_number)])->grad.get();
     };
@@ -85,7 +85,7 @@ std::string Cursor::leaf_grads_difference(const Event& e) const {
 void Cursor::follow_leaf_grads(Event& e, GradWatch& watch) {
   std::vector<ImplPtr> leaves;
   for (size_t i = 0; i < e.operands.size(); i += 2) leaves.push_back(impl_of(e.operands[i]));
-  for (const Binding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
+  for (const SlotBinding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
   at_ = &e;
   for (size_t i = 0; i < e.results.size(); ++i)
     leaves[static_cast<size_t>(e.ints[i])]->grad = hand_out(e, i, {}).impl();
@@ -175,7 +175,7 @@ void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool reta
   if (!recording()) {
     for (Event* e = at_->first_child.load(std::memory_order_acquire); e; e = e->next_sibling) {
       if (!backward_matches(*e, root, gradient) || e->ints[0] != retain_graph) continue;
-      for (const Binding& b : e->bindings) bind(b, gradient.impl());
+      for (const SlotBinding& b : e->bindings) bind(b, gradient.impl());
       at_ = e;
       if (!follow_hooks()) return record_backward(*e, watch);
       std::string detail;

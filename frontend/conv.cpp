@@ -29,7 +29,6 @@ Tensor dot(const Tensor& a, const Tensor& b, Ints batch_a, Ints batch_b, Ints co
   return apply(op("dot_general"), {&a, &b},
                {std::move(batch_a), std::move(batch_b), std::move(contract_a), std::move(contract_b)});
 }
-Tensor permuted(const Tensor& x, const Ints& dims) { return apply(op("permute"), {&x}, {dims}); }
 
 /// The numbers of one convolution, per dim of space.
 struct Geometry {

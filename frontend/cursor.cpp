@@ -58,7 +58,7 @@ ExternalMeta Cursor::meta_of(TensorImpl& t) const {
 
 bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand,
                              Operands all) const {
-  for (const Binding& b : e.bindings) {
+  for (const SlotBinding& b : e.bindings) {
     if (b.slot != expected) continue;
     if (b.operand != operand) return all[static_cast<size_t>(b.operand)]->impl() == t.impl();
     return binds_alike(e, b, *t.impl(), [&](int i) { return all[static_cast<size_t>(i)]->impl().get(); });
@@ -88,7 +88,7 @@ bool Cursor::matches(const Event& e, const CallInfo& info) const {
   return true;
 }
 
-void Cursor::bind(const Binding& b, const ImplPtr& t) {
+void Cursor::bind(const SlotBinding& b, const ImplPtr& t) {
   KILN_CHECK(!t->pending() || t->storage, invalid, "{}: a pending tensor of another trace is used here",
              describe(*t));
   externals_.push_back(t);
@@ -127,7 +127,7 @@ Tensor Cursor::hand_out(Event& e, size_t i, Operands operands) {
 }
 
 void Cursor::advance(Event* e, std::span<const Scalar> scalars, Operands operands) {
-  for (const Binding& b : e->bindings) bind(b, operands[static_cast<size_t>(b.operand)]->impl());
+  for (const SlotBinding& b : e->bindings) bind(b, operands[static_cast<size_t>(b.operand)]->impl());
   for (const Scalar& s : scalars)
     scalars_.push_back(s.is_int ? static_cast<uint64_t>(s.i) : std::bit_cast<uint64_t>(s.d));
   at_ = e;

@@ -121,10 +121,10 @@ class Cursor {
   /// Whether `t`, new to this call, is as the tensor that `e` bound by `b`. What `e` binds before is not
   /// known yet: operand(i) has it.
   template <typename Operand>
-  bool binds_alike(const Event& e, const Binding& b, TensorImpl& t, Operand&& operand) const {
+  bool binds_alike(const Event& e, const SlotBinding& b, TensorImpl& t, Operand&& operand) const {
     if (!t.storage) return false;
     ExternalMeta m = meta_of(t);
-    for (const Binding& before : e.bindings) {
+    for (const SlotBinding& before : e.bindings) {
       if (&before == &b) break;
       const TensorImpl* other = operand(before.operand);
       if (other == &t) return false;
@@ -134,7 +134,7 @@ class Cursor {
     }
     return m == b.meta;
   }
-  void bind(const Binding& b, const ImplPtr& t);
+  void bind(const SlotBinding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
   void set_flags(Slot slot, bool requires_grad);
   void check_device(const CallInfo& info) const;
@@ -164,7 +164,7 @@ class Cursor {
   ImplPtr impl_of(Slot s) const;
 
   // frozen.cpp: replaying.
-  ImplPtr frozen_external(const Frozen& f, const Binding& b, const std::vector<Tensor>& args) const;
+  ImplPtr frozen_external(const Frozen& f, const SlotBinding& b, const std::vector<Tensor>& args) const;
   void replay_leaf_grads(const Frozen& f, Event& e);
 
   // record.cpp: recording.

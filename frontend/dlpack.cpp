@@ -19,13 +19,13 @@ struct TypeCode {
   DType dtype;
   uint8_t code, bits;
 };
-constexpr TypeCode kTypes[] = {{DType::boolean, kDLBool, 8}, {DType::u8, kDLUInt, 8},
-                               {DType::i32, kDLInt, 32},     {DType::i64, kDLInt, 64},
-                               {DType::f16, kDLFloat, 16},   {DType::bf16, kDLBfloat, 16},
-                               {DType::f32, kDLFloat, 32},   {DType::f64, kDLFloat, 64}};
+constexpr TypeCode kTypeCodes[] = {{DType::boolean, kDLBool, 8}, {DType::u8, kDLUInt, 8},
+                                   {DType::i32, kDLInt, 32},     {DType::i64, kDLInt, 64},
+                                   {DType::f16, kDLFloat, 16},   {DType::bf16, kDLBfloat, 16},
+                                   {DType::f32, kDLFloat, 32},   {DType::f64, kDLFloat, 64}};
 
 DType dtype_of(const DLDataType& t, Loc loc) {
-  for (const TypeCode& row : kTypes)
+  for (const TypeCode& row : kTypeCodes)
     if (t.code == row.code && t.bits == row.bits && t.lanes == 1) return row.dtype;
   constexpr const char* kNames[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
   const std::string name = t.code < std::size(kNames) ? kNames[t.code] : fmt::format("code {}, ", t.code);
@@ -121,7 +121,7 @@ Managed* exported(const Tensor& tensor, const char* what, Loc loc) {
   t.data = out->tensor->device_ref().data;
   t.device = {device.is_cuda() ? kDLCUDA : kDLCPU, device.is_cuda() ? device.index : 0};
   t.ndim = static_cast<int32_t>(tensor.dim());
-  const TypeCode& type = *std::find_if(std::begin(kTypes), std::end(kTypes),
+  const TypeCode& type = *std::find_if(std::begin(kTypeCodes), std::end(kTypeCodes),
                                        [&](const TypeCode& row) { return row.dtype == tensor.dtype(); });
   t.dtype = {type.code, type.bits, 1};
   t.shape = out->tensor->shape.data();

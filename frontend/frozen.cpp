@@ -137,7 +137,8 @@ void Cursor::freeze(const FrozenArgs& args, const FrozenResult& result) {
 }
 
 /// The tensor that stands for external `index` in this call.
-ImplPtr Cursor::frozen_external(const Frozen& f, const Binding& b, const std::vector<Tensor>& args) const {
+ImplPtr Cursor::frozen_external(const Frozen& f, const SlotBinding& b,
+                                const std::vector<Tensor>& args) const {
   const FrozenSource& s = f.externals[externals_.size()];
   const ImplPtr t = s.arg >= 0       ? args[static_cast<size_t>(s.arg)].impl()
                     : s.grad_of >= 0 ? impl_of(s.grad_of)->grad
@@ -179,7 +180,7 @@ std::vector<Tensor> Cursor::replay(const Frozen& f, const std::vector<Tensor>& a
   scalars_ = f.scalars;
   std::vector<Tensor> held;  // keeps handles of this call from being taken for free ones
   for (Event* e : f.path) {
-    for (const Binding& b : e->bindings) bind(b, frozen_external(f, b, args));
+    for (const SlotBinding& b : e->bindings) bind(b, frozen_external(f, b, args));
     at_ = e;
     for (const auto& [slot, on] : e->flags) set_flags(slot, on);
     if (e->kind == EventKind::backward_end) replay_leaf_grads(f, *e);

@@ -154,7 +154,8 @@ struct TensorImpl {
   bool no_grad_view = false;  ///< a view made under no_grad, or a view of one
   std::string name;           ///< "fc1.weight" once a module has named it
 
-  // Binding to a trace. Only the cursor's thread touches these, and only for handles that the cursor made.
+  // SlotBinding to a trace. Only the cursor's thread touches these, and only for handles that the cursor
+  // made.
   Cursor* cursor = nullptr;  ///< whose pending value this is; null when materialised
   uint64_t cursor_call = 0;  ///< which call of that cursor's trie made it
   int32_t slot = -1;

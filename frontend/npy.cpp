@@ -78,7 +78,7 @@ std::string_view trimmed(std::string_view s) {
 }
 
 /// Cuts the next piece up to a comma or colon outside brackets and quotes off `rest`.
-std::string_view cut(std::string_view& rest, char separator) {
+std::string_view next_piece(std::string_view& rest, char separator) {
   int depth = 0;
   char quote = 0;
   size_t i = 0;
@@ -113,8 +113,8 @@ Header Reader::parse(std::string_view text) const {
   Header h;
   std::set<std::string_view> keys;
   while (!trimmed(rest).empty()) {
-    std::string_view value = cut(rest, ',');
-    const std::string_view key = unquoted(cut(value, ':'));
+    std::string_view value = next_piece(rest, ',');
+    const std::string_view key = unquoted(next_piece(value, ':'));
     value = trimmed(value);
     check(keys.insert(key).second, ErrorKind::invalid, "the header has the key '{}' twice", key);
     if (key == "descr") {
@@ -153,7 +153,7 @@ void Reader::parse_shape(std::string_view value, Header& h) const {
   bool ok = value.size() >= 2 && value[0] == '(' && value.back() == ')';
   std::string_view rest = ok ? value.substr(1, value.size() - 2) : "";
   while (ok && !trimmed(rest).empty()) {
-    std::string_view number = cut(rest, ',');
+    std::string_view number = next_piece(rest, ',');
     if (number.ends_with('L')) number.remove_suffix(1);  // by Python 2
     int64_t size = -1;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);

@@ -26,6 +26,8 @@ DType result_type(const Tensor& a, const Tensor& b);
 Tensor cast_to(const Tensor& x, DType dtype);
 Tensor expand_to(const Tensor& x, const Sizes& sizes);
 Tensor reshape_to(const Tensor& x, const Sizes& sizes);
+/// Dim i of the result is dim dims[i] of x.
+Tensor permuted(const Tensor& x, const std::vector<int64_t>& dims);
 Tensor unary(Op o, const Tensor& x);
 /// Operands are cast to a common dtype and broadcast, then `o`.
 Tensor binary(Op o, const Tensor& a, const Tensor& b, Loc loc = {});

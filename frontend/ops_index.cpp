@@ -16,8 +16,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor permuted(const Tensor& x, const Ints& dims) { return apply(op("permute"), {&x}, {dims}); }
-
 /// The index as i64 from 0 to size - 1. Throws where one is not in [-size, size).
 Tensor wrapped(const Tensor& index, int64_t size, const char* name, Loc loc) {
   const Tensor i = cast_to(index, DType::i64);

@@ -10,7 +10,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor dot(const Tensor& a, const Tensor& b, Ints batch_a, Ints batch_b, Ints contract_a, Ints contract_b) {
+Tensor contracted(const Tensor& a, const Tensor& b, Ints batch_a, Ints batch_b, Ints contract_a,
+                  Ints contract_b) {
   return apply(op("dot_general"), {&a, &b},
                {std::move(batch_a), std::move(batch_b), std::move(contract_a), std::move(contract_b)});
 }
@@ -23,7 +24,7 @@ Ints leading(int64_t n) {
 
 /// Both operands have rank >= 2. A right operand without batch dims keeps the product two-dimensional.
 Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
-  if (b.dim() == 2) return dot(a, b, {}, {}, {a.dim() - 1}, {0});
+  if (b.dim() == 2) return contracted(a, b, {}, {}, {a.dim() - 1}, {0});
   const Sizes batch_a(a.sizes().begin(), a.sizes().end() - 2),
       batch_b(b.sizes().begin(), b.sizes().end() - 2);
   Sizes batch(std::max(batch_a.size(), batch_b.size()));
@@ -41,7 +42,7 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
   };
   const Tensor x = widen(a), y = widen(b);
   const auto n = static_cast<int64_t>(batch.size());
-  return dot(x, y, leading(n), leading(n), {n + 1}, {n});
+  return contracted(x, y, leading(n), leading(n), {n + 1}, {n});
 }
 
 }  // namespace
@@ -61,8 +62,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
     KILN_CHECK(a.dtype() == b.dtype(), invalid,
                "matmul ({}): dtypes differ; got {} x {} (cast one with to())", loc.str(), a.type_str(),
                b.type_str());
-    if (a.dim() == 1 && b.dim() == 1) return dot(a, b, {}, {}, {0}, {0});
-    if (b.dim() == 1) return dot(a, b, {}, {}, {a.dim() - 1}, {0});
+    if (a.dim() == 1 && b.dim() == 1) return contracted(a, b, {}, {}, {0}, {0});
+    if (b.dim() == 1) return contracted(a, b, {}, {}, {a.dim() - 1}, {0});
     if (a.dim() == 1) {
       Sizes row = a.sizes();
       row.insert(row.begin(), 1);

@@ -69,6 +69,10 @@ Tensor reshape_to(const Tensor& x, const Sizes& sizes) {
   return x.sizes() == sizes ? x : apply(op("reshape"), {&x}, {Shape(sizes.begin(), sizes.end())});
 }
 
+Tensor permuted(const Tensor& x, const std::vector<int64_t>& dims) {
+  return apply(op("permute"), {&x}, {dims});
+}
+
 Tensor unary(Op o, const Tensor& x) { return apply(o, {&x}); }
 
 Tensor binary(Op o, const Tensor& a, const Tensor& b, Loc loc) {

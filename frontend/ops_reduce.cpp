@@ -46,10 +46,10 @@ Tensor amin(const Tensor& x, Dims dims, bool keepdim, Loc loc) {
 }
 
 namespace {
-struct Moments {
+struct VarMean {
   Tensor var, mean;  ///< f32 of halves; mean: kept
 };
-Moments moments(const Tensor& half, const Sizes& d, int64_t correction, bool keepdim) {
+VarMean moments(const Tensor& half, const Sizes& d, int64_t correction, bool keepdim) {
   const Tensor x = wide(half), mean = mean_body(x, d, true), centred = sub2(x, mean);
   const Tensor s = reduce(op("sum"), mul2(centred, centred), d, keepdim);
   const auto n = static_cast<double>(std::max<int64_t>(0, count(x, d) - correction));
@@ -70,7 +70,7 @@ Spread spread_call(const char* name, const Tensor& x, const Sizes& dims, int64_t
   ints.insert(ints.end(), {keepdim, correction});
   const Tensor* operands[] = {&x};
   const std::vector<Tensor> out = call_many(name, loc, operands, ints, {}, [&](const auto&) {
-    const Moments m = moments(x, d, correction, keepdim);
+    const VarMean m = moments(x, d, correction, keepdim);
     return std::vector<Tensor>{cast_to(root ? safe_sqrt(m.var) : m.var, x.dtype()),
                                cast_to(reshape_to(m.mean, m.var.sizes()), x.dtype())};
   });

@@ -73,7 +73,7 @@ std::string Cursor::difference(const Event& e, const CallInfo& info) const {
     if (!given) continue;
     const Slot s = slot_of(*t->impl());
     const auto b = std::find_if(e.bindings.begin(), e.bindings.end(),
-                                [&](const Binding& x) { return x.slot == e.operands[i]; });
+                                [&](const SlotBinding& x) { return x.slot == e.operands[i]; });
     if (s != kUnbound || b == e.bindings.end()) {
       if (s == e.operands[i]) continue;
       return fmt::format("operand {}, {}, is another tensor than the one", i + 1, describe(*t->impl()));
@@ -170,7 +170,7 @@ Slot Cursor::bind_operand(Event& e, const Tensor& t, int operand) {
       "{} ({}): {} requires grad, and its gradient would have to come back from {} inside the compiled "
       "callable (move it there before, with .to())",
       e.name, e.loc.str(), describe(*impl), e.device->str());
-  Binding b{kAbsent, operand, meta_of(*impl)};
+  SlotBinding b{kAbsent, operand, meta_of(*impl)};
   SlotInfo info;
   info.type = impl->type();
   info.leaf = impl->is_leaf;
@@ -307,7 +307,7 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
   if (--depth_ > 0) return;
   Event& e = *open_;
   if (failed) {
-    for (const Binding& b : e.bindings) {
+    for (const SlotBinding& b : e.bindings) {
       external_slots_.erase(externals_.back().get());
       std::erase_if(storages_, [&](const auto& s) { return s.second.first == b.slot; });
       externals_.pop_back();

@@ -41,7 +41,7 @@ struct ExternalMeta {
 };
 
 /// An external tensor first used by an event, bound to the next external slot.
-struct Binding {
+struct SlotBinding {
   Slot slot = kAbsent;
   int operand = -1;
   ExternalMeta meta;
@@ -77,7 +77,7 @@ struct Event {
   uint32_t scalar_count = 0;
   std::vector<Slot> operands;
   std::vector<int64_t> ints;
-  std::vector<Binding> bindings;
+  std::vector<SlotBinding> bindings;
   std::vector<EventResult> results;
   std::vector<std::pair<Slot, size_t>> hook_counts;  ///< backward: of every tensor that had hooks
   std::vector<Slot> writes;                          ///< externals that this event writes

@@ -22,6 +22,13 @@ struct Access {
   std::string str() const;
 };
 
+/// f(index) for the indices of `a` and of its bounds.
+template <typename F>
+void each_index(Access& a, const F& f) {
+  for (loop::Index& x : a.idx) f(x);
+  for (loop::Bound& b : a.bounds) f(b.index);
+}
+
 /// An axis that must be cut in two before a view can be expressed: extent = outer * inner.
 struct AxisSplit {
   int axis = -1;

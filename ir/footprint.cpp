@@ -9,7 +9,7 @@ namespace kiln {
 namespace {
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
-int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+int64_t ceil_of(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 struct Level {
   int64_t stride, extent;
@@ -104,7 +104,7 @@ class Grid {
       below_y += strides[i] * (y[i] - 1);
     }
     int64_t n = 0;
-    for (int64_t k = ceil_div(d - below_x, strides[top]); k <= floor_div(d + below_y, strides[top]); ++k) {
+    for (int64_t k = ceil_of(d - below_x, strides[top]); k <= floor_div(d + below_y, strides[top]); ++k) {
       const int64_t both = std::min(x[top], k + y[top]) - std::max<int64_t>(0, k);
       if (both > 0) n += both * pairs(strides, x, y, top, d - k * strides[top]);
     }
@@ -135,7 +135,7 @@ bool cut(const loop::Bound& b, std::vector<Range>& ranges) {
   const int64_t stride = t.stride.value();
   const int64_t near = stride > 0 ? -offset : extent - 1 - offset;
   const int64_t far = stride > 0 ? extent - 1 - offset : -offset;
-  const int64_t begin = std::max(r.begin.value(), ceil_div(near, stride));
+  const int64_t begin = std::max(r.begin.value(), ceil_of(near, stride));
   const int64_t end = std::min(r.begin.value() + r.count.value(), floor_div(far, stride) + 1);
   r = {Dim(begin), Dim(std::max<int64_t>(0, end - begin))};
   return end > begin;

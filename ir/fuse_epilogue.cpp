@@ -11,9 +11,9 @@ using loop::AxisRole;
 
 namespace {
 
-class Finder {
+class EpilogueFinder {
  public:
-  Finder(const Graph& g, const Partition& p, std::vector<std::unique_ptr<Group>>& groups)
+  EpilogueFinder(const Graph& g, const Partition& p, std::vector<std::unique_ptr<Group>>& groups)
       : g_(g), p_(p), groups_(groups) {}
 
   /// For each contraction the first group that can be its epilogue.
@@ -110,7 +110,7 @@ class Finder {
 
 std::map<int, const Opaque*> find_epilogues(const Graph& g, const Partition& p,
                                             std::vector<std::unique_ptr<Group>>& groups) {
-  return Finder(g, p, groups).run();
+  return EpilogueFinder(g, p, groups).run();
 }
 
 }  // namespace kiln::detail

@@ -76,11 +76,6 @@ bool rest_in(const Sink& k, const std::set<int>& cols, const Group& q) {
   return true;
 }
 
-void each_index(Access& a, const std::function<void(Index&)>& f) {
-  for (Index& x : a.idx) f(x);
-  for (loop::Bound& b : a.bounds) f(b.index);
-}
-
 }  // namespace
 
 /// Maps the axes of group b to those of a by how both walk v. Empty when the domains differ.

@@ -59,10 +59,6 @@ void each_access(Group& g, const std::function<void(Access&)>& f) {
     for (Access& a : list) f(a);
   for (Sink& s : g.sinks) f(s.at);
 }
-void each_index(Access& a, const std::function<void(Index&)>& f) {
-  for (Index& x : a.idx) f(x);
-  for (loop::Bound& b : a.bounds) f(b.index);
-}
 
 class Partitioner {
  public:

@@ -36,9 +36,9 @@ struct Slice {
   std::vector<Index> indices;                ///< all places, of loads and of counters
 };
 
-class Finder {
+class PrologueFinder {
  public:
-  Finder(const Graph& g, const FuseOptions& o, Partition& p) : g_(g), o_(o), p_(p) {
+  PrologueFinder(const Graph& g, const FuseOptions& o, Partition& p) : g_(g), o_(o), p_(p) {
     for (const GraphOutput& out : g.outputs) outputs_.insert(out.value.id);
     std::vector<std::unique_ptr<Group>> trial;
     for (const auto& q : p.groups) {
@@ -351,6 +351,8 @@ Access operand_domain(const Graph& g, const Node& n, size_t operand, Group& q) {
   return a;
 }
 
-void find_prologues(const Graph& g, const FuseOptions& options, Partition& p) { Finder(g, options, p).run(); }
+void find_prologues(const Graph& g, const FuseOptions& options, Partition& p) {
+  PrologueFinder(g, options, p).run();
+}
 
 }  // namespace kiln::detail

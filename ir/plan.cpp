@@ -47,9 +47,9 @@ class Writer {
   std::string out_;
 };
 
-class Reader {
+class PlanReader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit PlanReader(std::string_view bytes) : bytes_(bytes) {}
 
   [[noreturn]] void fail(std::string_view what) const {
     throw Error(ErrorKind::io,
@@ -151,7 +151,7 @@ void write_launch(Writer& w, const Launch& l) {
   for (const int64_t s : l.starts) w.i(s);
 }
 
-Launch read_launch(Reader& r) {
+Launch read_launch(PlanReader& r) {
   Launch l;
   l.kind = static_cast<LaunchKind>(r.choice(3));
   l.kernel = r.i32();
@@ -182,7 +182,7 @@ void write_collective(Writer& w, const PlanCollective& c) {
   w.i(c.source);
 }
 
-PlanCollective read_collective(Reader& r) {
+PlanCollective read_collective(PlanReader& r) {
   PlanCollective c;
   c.kind = r.text();
   c.wire = static_cast<DType>(r.choice(kDTypeCount));
@@ -201,7 +201,7 @@ void write_all(Writer& w, const std::vector<T>& values, F&& one) {
 }
 
 template <typename T, typename F>
-void read_all(Reader& r, std::vector<T>& values, F&& one) {
+void read_all(PlanReader& r, std::vector<T>& values, F&& one) {
   const size_t n = r.count();
   for (size_t k = 0; k < n; ++k) values.push_back(one());
 }
@@ -257,7 +257,7 @@ Plan deserialize_plan(std::string_view bytes) {
   KILN_CHECK(bytes.substr(kMagic.size() + 1, 16) == expected, io,
              "plan: damaged bytes; the checksum differs");
 
-  Reader r(payload);
+  PlanReader r(payload);
   Plan plan;
   read_all(r, plan.symbols, [&] { return r.text(); });
   read_all(r, plan.dims, [&] { return r.dim(); });

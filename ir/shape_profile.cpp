@@ -113,9 +113,9 @@ std::string text(const ProfileDims& x) {
 }
 
 /// Reads what print_profiles writes.
-class Reader {
+class ProfileReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit ProfileReader(std::string_view text) : text_(text) {}
 
   ShapeProfiles run() {
     ShapeProfiles out;
@@ -246,6 +246,6 @@ std::string print_profiles(const ShapeProfiles& profiles) {
   return out;
 }
 
-ShapeProfiles parse_profiles(std::string_view text) { return Reader(text).run(); }
+ShapeProfiles parse_profiles(std::string_view text) { return ProfileReader(text).run(); }
 
 }  // namespace kiln

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "ir/base/error.h"
+#include "ir/base/rounding.h"
+#include "ir/base/text.h"
 
 namespace kiln {
 
@@ -19,8 +21,6 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kHugeFrom = size_t{4} << 20;
 constexpr size_t kGuardBytes = 64;
 constexpr unsigned char kGuardByte = 0xA7;
-
-size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /// At most an eighth above the need, so that nearby shapes share blocks.
 size_t size_class(size_t need) {
@@ -43,8 +43,6 @@ std::byte* map_block(size_t bytes) {
 #endif
   return data + before;
 }
-
-double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 

@@ -13,14 +13,13 @@
 
 #include "ir/base/error.h"
 #include "ir/base/matmul_tile.h"
+#include "ir/base/rounding.h"
 #include "runtime/arena.h"
 #include "runtime/thread_pool.h"
 
 namespace kiln {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Strides as BLIS wants them: along an extent of 1 any stride is as good as a plain one.
 /// False if rows and columns interleave, repeat or run backwards.

@@ -16,8 +16,8 @@ namespace {
 
 /// How long the thread waits for its bell at a time: as long as it may keep a store that has been closed.
 constexpr Seconds kSlice{0.5};
-constexpr Seconds kAnswer{1};
-constexpr const char *kFailure = "failure", *kAsked = "asked", *kStarted = "started", *kLeft = "left",
+constexpr Seconds kAlarmAnswer{1};
+constexpr const char *kFailure = "failure", *kAsked = "asked", *kStarted = "started", *kLeftAt = "left",
                      *kBell = "bell";
 
 }  // namespace
@@ -67,7 +67,7 @@ void CollectiveAlarm::fail(const std::string& why) noexcept {
 
 void CollectiveAlarm::leave(uint64_t started) noexcept {
   try {
-    store_->set(key(kLeft, rank_), std::to_string(started));
+    store_->set(key(kLeftAt, rank_), std::to_string(started));
   } catch (const std::exception&) {
   }
   ring();
@@ -85,7 +85,7 @@ std::vector<std::optional<uint64_t>> CollectiveAlarm::ask() {
   using Clock = std::chrono::steady_clock;
   std::vector<std::optional<uint64_t>> out(static_cast<size_t>(size_));
   out[static_cast<size_t>(rank_)] = hooks_.started();
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(kAnswer);
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(kAlarmAnswer);
   try {
     store_->set(prefix_ + kAsked, "yes");
     ring();
@@ -128,7 +128,7 @@ void CollectiveAlarm::hear() {
   for (int r = 0; r < size_; ++r) {
     const size_t at = static_cast<size_t>(r);
     if (r == rank_ || has_left_[at]) continue;
-    if (const auto said = store_->get(key(kLeft, r))) {
+    if (const auto said = store_->get(key(kLeftAt, r))) {
       has_left_[at] = true;
       hooks_.left(r, std::stoull(*said));
     }

@@ -35,9 +35,9 @@ using Milliseconds = std::chrono::milliseconds;
 using Wire = gloo::transport::UnboundBuffer;
 
 constexpr Milliseconds kForever{int64_t{10} * 365 * 24 * 3600 * 1000};
-constexpr Milliseconds kFarewell{200};            // for the last words of a mesh
-constexpr std::chrono::seconds kNotice{1};        // until the watching thread has seen what another has
-constexpr std::string_view kFailed = "failed: ";  // before what a rank could not join for
+constexpr Milliseconds kFarewell{200};                  // for the last words of a mesh
+constexpr std::chrono::seconds kNotice{1};              // until the watching thread has seen what another has
+constexpr std::string_view kFailedPrefix = "failed: ";  // before what a rank could not join for
 // Channels of the mesh itself; those of its user are small numbers.
 constexpr uint64_t kBye = 1u << 16, kNever = kBye + 1;
 
@@ -399,7 +399,7 @@ class Rendezvous {
   /// Whoever waits for this rank learns why it does not come.
   void tell(const std::string& why) {
     try {
-      const std::string text = std::string(kFailed) + why;
+      const std::string text = std::string(kFailedPrefix) + why;
       store_.set(key("arrived", rank_), text);
       for (int p = 0; p < size_; ++p)
         if (p != rank_) store_.set(key("address", rank_) + "/" + std::to_string(p), text);
@@ -416,7 +416,7 @@ class Rendezvous {
       } catch (const Error&) {  // the store is gone
         return;
       }
-      if (told.starts_with(kFailed)) fail("rank {} failed: {}", p, told.substr(kFailed.size()));
+      if (told.starts_with(kFailedPrefix)) fail("rank {} failed: {}", p, told.substr(kFailedPrefix.size()));
     }
   }
 
@@ -433,7 +433,7 @@ class Rendezvous {
         check_told();
         fail("{}", e.what());
       }
-      if (value && value->starts_with(kFailed)) check_told();
+      if (value && value->starts_with(kFailedPrefix)) check_told();
       if (value) all[static_cast<size_t>(p)] = *value;
       else missing.push_back(p);
     }

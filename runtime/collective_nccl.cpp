@@ -34,7 +34,7 @@ using TurnPtr = std::shared_ptr<DeviceTurn>;
 constexpr std::chrono::microseconds kShortLook{20}, kLongLook{1000};
 
 /// How long to wait for what others have to say of a failure.
-constexpr Seconds kReasonTime{0.5};
+constexpr Seconds kWhyTime{0.5};
 
 /// What two ranks' calls must have in common, on one line.
 std::string call_text(const Collective& c) {
@@ -454,7 +454,7 @@ void NcclGroup::forget_compared(const Collective& c) {
 
 /// NCCL may have noticed that another rank has given up, and that one says why.
 void NcclGroup::fail_by(const NcclError& e, DeviceTurn& turn) {
-  if (const auto why = alarm_->reason(kReasonTime)) fail(*why, *why, &turn, false);
+  if (const auto why = alarm_->reason(kWhyTime)) fail(*why, *why, &turn, false);
   else fail(gave_up(rank_, turn.call, e.what()), e.what(), &turn);
 }
 

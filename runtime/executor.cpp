@@ -8,6 +8,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/options.h"
+#include "ir/base/rounding.h"
 #include "runtime/arena.h"
 #include "runtime/blas.h"
 #include "runtime/plan_call.h"
@@ -18,10 +19,8 @@ namespace kiln {
 
 namespace {
 
-constexpr int64_t kPage = 4096;
+constexpr int64_t kScratchAlign = 4096;
 constexpr size_t kInlinePointers = 512;
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /// Pointers of one call; on the stack for all but giant plans.
 class PointerTable {
@@ -218,8 +217,8 @@ void Executable::run(const Invocation& call) const {
   const int64_t start = trial ? timeline_now() : 0;
   Team team = pool.lease(threads);
 
-  const int64_t stride = round_up(bound.scratch_bytes, kPage);
-  const int64_t scratch_at = stride ? round_up(bound.arena_bytes, kPage) : bound.arena_bytes;
+  const int64_t stride = round_up(bound.scratch_bytes, kScratchAlign);
+  const int64_t scratch_at = stride ? round_up(bound.arena_bytes, kScratchAlign) : bound.arena_bytes;
   const ArenaLease arena = ArenaPool::shared().lease(static_cast<size_t>(scratch_at + stride * team.size()),
                                                      poison_, [&] { return largest_buffers(plan_, bound); });
   PointerTable table(plan_.buffers.size() + args_.size());

@@ -30,7 +30,7 @@ std::string escaped(const std::string& text) {
 
 constexpr size_t kHeadBytes = 512;  // of the process's line, which is written again when it has a rank
 constexpr size_t kNameBytes = 64;   // of the process's name in it
-constexpr std::string_view kEnd = "\n]\n";  // behind the last event, where the next one goes
+constexpr std::string_view kFileEnd = "\n]\n";  // behind the last event, where the next one goes
 
 std::string metadata(int pid, int row, const char* what, const std::string& args) {
   return fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{{}}}}})", pid, row, what, args);
@@ -72,7 +72,7 @@ void Timeline::open() {
   if (file_ < 0) return give_up();
   const std::string text = head();
   end_ = static_cast<int64_t>(text.size());
-  if (!write_at(0, text + std::string(kEnd))) give_up();
+  if (!write_at(0, text + std::string(kFileEnd))) give_up();
 }
 
 /// Of a fixed length, so that another name fits in its place.
@@ -120,7 +120,7 @@ void Timeline::add(const std::vector<TimelineSpan>& spans) {
   for (const TimelineSpan& s : spans)
     text += ",\n" + event(s, pid_, static_cast<int>(2 * thread) + static_cast<int>(s.row));
   const auto size = static_cast<int64_t>(text.size());
-  text += kEnd;
+  text += kFileEnd;
   if (write_at(end_, text)) end_ += size;
   else give_up();
 }
@@ -140,7 +140,7 @@ bool Timeline::write_at(int64_t at, const std::string& text) const {
 void Timeline::give_up() {
   log(LogLevel::warn, "KILN_TRACE: cannot write {}: {}; going on without", path_, std::strerror(errno));
   if (file_ < 0) return;
-  if (ftruncate(file_, end_) == 0) write_at(end_, std::string(kEnd));
+  if (ftruncate(file_, end_) == 0) write_at(end_, std::string(kFileEnd));
   close(file_);
   file_ = -1;
 }

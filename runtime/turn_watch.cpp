@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kTick{100};
 
 /// How long a rank that has found out waits for the other to hear of it.
-constexpr Seconds kAnswer{1};
+constexpr Seconds kHeardWithin{1};
 // Behind a turn's key.
 constexpr const char *kDiffers = "/differs", *kHeard = "/heard";
 
@@ -107,7 +107,7 @@ void TurnWatch::compare(const std::string& kind, const std::string& text) {
   know(why);
   try {  // whoever has failed may end at once, and the store with it: first the other is told
     store_->set(key_ + kDiffers, why);
-    store_->wait(key_ + kHeard, kAnswer);
+    store_->wait(key_ + kHeard, kHeardWithin);
   } catch (const Error&) {  // it is gone
   }
   differ_(why);

@@ -26,11 +26,11 @@ using Clock = std::chrono::steady_clock;
 
 // Keys of the store. Groups and communicators have theirs.
 constexpr const char *kIdentity = "world/identity", *kAll = "world/all", *kEnd = "world/end";
-constexpr const char *kNever = "world/never", *kYes = "yes";
+constexpr const char *kNeverSet = "world/never", *kYes = "yes";
 /// From the moment when all have left to the end of rank 0's service.
 constexpr Seconds kClosing{10};
 // How often a rank that leaves looks whether its group is still whole.
-constexpr Seconds kLook{0.5};
+constexpr Seconds kWorldLook{0.5};
 std::string joined(int rank) { return fmt::format("world/joined/{}", rank); }
 std::string left(int rank) { return fmt::format("world/left/{}", rank); }
 
@@ -259,7 +259,7 @@ std::optional<std::string> World::broken() const {
 void World::wait_for_others(Seconds time, bool in_turn) {
   const Deadline deadline(time);
   const auto wait = [&](const std::string& key) {
-    while (!store_->wait(key, std::min(deadline.left(), kLook)) && deadline.left() > Seconds(0))
+    while (!store_->wait(key, std::min(deadline.left(), kWorldLook)) && deadline.left() > Seconds(0))
       if (const auto why = in_turn ? broken() : std::nullopt) throw Error(ErrorKind::comm, *why);
   };
   store_->set(left(place_.rank), kYes);
@@ -296,7 +296,7 @@ void World::leave(SourceLoc loc) {
     device_groups_.clear();
     if (place_.rank > 0) {
       store_->leave();
-      store_->wait(kNever, kClosing);  // ends with the service
+      store_->wait(kNeverSet, kClosing);  // ends with the service
     }
   } catch (const Error&) {
     // Somebody is lost, so nobody is waited for; or the service has ended.

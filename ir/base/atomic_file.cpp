@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMostWriters = 1000;  // of one file at once
 
-std::string folder_of(const std::string& path) {
+std::string folder_beside(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
@@ -59,7 +59,7 @@ AtomicFile::AtomicFile(const std::string& path) : target_(resolve(path)) {
   const size_t slash = target_.rfind('/');
   const std::string name = slash == std::string::npos ? target_ : target_.substr(slash + 1);
   KILN_CHECK(!name.empty(), io, "write '{}': no file name", target_);
-  const auto numbered = [&](int n) { return fmt::format("{}/.{}.{}.tmp", folder_of(target_), name, n); };
+  const auto numbered = [&](int n) { return fmt::format("{}/.{}.{}.tmp", folder_beside(target_), name, n); };
   int n = 0;
   for (; n < kMostWriters && fd_ < 0; ++n)
     if (!try_create(numbered(n)) && errno != EEXIST) break;
@@ -121,7 +121,7 @@ void AtomicFile::commit() {
   close(fd_);
   fd_ = -1;
   // The rename is durable only when its folder is; not every file system can sync a folder.
-  const int dir = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int dir = open(folder_beside(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return;
   const bool bad = fsync(dir) != 0 && errno == EIO;
   close(dir);

@@ -9,7 +9,7 @@ namespace {
 static_assert(static_cast<int>(DType::f16) == 4 && static_cast<int>(DType::bf16) == 5 &&
               static_cast<int>(DType::f32) == 6 && static_cast<int>(DType::f64) == 7);
 
-constexpr const char* kSource = R"(#include "kiln_cuda.h"
+constexpr const char* kCastSource = R"(#include "kiln_cuda.h"
 using namespace kn;
 
 constexpr i64 F16 = 4, BF16 = 5, F32 = 6;  // as DType has them
@@ -44,7 +44,7 @@ KILN_CUDA_KERNEL(kiln_cast, 256, 2, 4) {
 )";
 
 // As those of builtins.cpp.
-constexpr const char* kPtx = R"(.version 7.0
+constexpr const char* kCastPtx = R"(.version 7.0
 .target sm_80
 .address_size 64
 .visible .entry kiln_cast(
@@ -345,8 +345,8 @@ $L__BB0_48:
 CudaModule cuda_cast() {
   CudaModule m;
   m.name = "kiln_cast.cu";
-  m.source = kSource;
-  m.cubin = kPtx;
+  m.source = kCastSource;
+  m.cubin = kCastPtx;
   m.kernels = {{"kiln_cast", 256, 2, 4}};
   return m;
 }

@@ -15,14 +15,14 @@ namespace cuda {
 
 namespace {
 
-struct Opened {
+struct OpenedCublasLt {
   std::optional<DynLib> library;
   CublasLt table;
   std::string why;
 };
 
-Opened open_cublaslt() {
-  Opened o;
+OpenedCublasLt open_cublaslt() {
+  OpenedCublasLt o;
   std::string path, tried;
   o.library = open_cuda_library({"libcublasLt.so.13", "libcublasLt.so.12"}, path, tried);
   if (!o.library) {
@@ -51,7 +51,8 @@ const CublasLt* find_cublaslt(bool simulated, std::string& why) {
     why = "cuBLASLt needs a real GPU, and this one is simulated (KILN_CUDA_DRIVER=sim)";
     return nullptr;
   }
-  static const Opened& opened = *new Opened(open_cublaslt());  // products may run until the process ends
+  static const OpenedCublasLt& opened =
+      *new OpenedCublasLt(open_cublaslt());  // products may run until the process ends
   why = opened.why;
   return why.empty() ? &opened.table : nullptr;
 }

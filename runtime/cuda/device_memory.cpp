@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ir/base/error.h"
+#include "ir/base/text.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/staging.h"
 
@@ -15,8 +16,6 @@ namespace {
 
 constexpr size_t kGranule = 256;
 constexpr size_t kHoldersNamed = 5;
-
-double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/options.h"
+#include "ir/base/rounding.h"
 
 namespace kiln {
 
@@ -14,9 +15,6 @@ using cuda::Address;
 namespace {
 
 constexpr size_t kScalarBytes = 16;  // buffers of kernels begin at multiples of it
-constexpr size_t kPartAlign = 256;
-
-size_t round_up(size_t n) { return (n + kPartAlign - 1) / kPartAlign * kPartAlign; }
 
 /// The plan's slot that a buffer is, externals first; -1 for its own memory.
 int64_t slot_of(const Plan& plan, const PlanBuffer& b) {
@@ -56,13 +54,13 @@ CudaDevicePlan::CudaDevicePlan(Plan plan, const KernelImage& image, CudaDevice& 
 }
 
 size_t CudaDevicePlan::scalars_at(const BoundPlan& bound) const {
-  return round_up(static_cast<size_t>(bound.arena_bytes));
+  return round_up(static_cast<size_t>(bound.arena_bytes), kCudaPartAlign);
 }
 size_t CudaDevicePlan::guard_at(const BoundPlan& bound) const {
-  return scalars_at(bound) + round_up(kScalarBytes * static_cast<size_t>(plan_.scalar_count));
+  return scalars_at(bound) + round_up(kScalarBytes * static_cast<size_t>(plan_.scalar_count), kCudaPartAlign);
 }
 size_t CudaDevicePlan::call_bytes(const BoundPlan& bound) const {
-  return guard_at(bound) + (plan_.guards.size() > 1 && !options_.word ? kPartAlign : 0);
+  return guard_at(bound) + (plan_.guards.size() > 1 && !options_.word ? kCudaPartAlign : 0);
 }
 
 std::string CudaDevicePlan::name_of(size_t slot) const {

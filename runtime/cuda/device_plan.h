@@ -13,6 +13,11 @@
 
 namespace kiln {
 
+/// What kernels take: addresses of tensors are multiples of it.
+inline constexpr cuda::Address kCudaTensorAlign = 16;
+/// Parts of a call's memory begin at multiples of it.
+inline constexpr size_t kCudaPartAlign = 256;
+
 /// The tensors of a call by slot: its externals, then its outputs.
 struct CudaSlots {
   std::vector<cuda::Address> addresses;
@@ -42,7 +47,8 @@ class CudaDevicePlan {
 
   /// Puts the values of the call's scalars into its own memory.
   void upload_scalars(const BoundPlan& bound, const Invocation& call, cuda::Address own);
-  /// Puts the plan on the streams, with its tensors at `addresses` (multiples of 16) and its own memory.
+  /// Puts the plan on the streams, with its tensors at `addresses` (multiples of kCudaTensorAlign) and its
+  /// own memory.
   void enqueue(const BoundPlan& bound, const Invocation& call, std::span<const cuda::Address> addresses,
                cuda::Address own);
 

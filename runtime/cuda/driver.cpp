@@ -8,7 +8,7 @@ namespace kiln::cuda {
 
 namespace {
 
-struct Opened {
+struct OpenedDriver {
   std::string why;
   std::unique_ptr<const Driver> driver = open_driver("libcuda.so.1", why);
 };
@@ -28,7 +28,7 @@ const Driver* find_driver(std::string& why) {
     why = "KILN_CUDA_DRIVER=off";
     return nullptr;
   }
-  static const Opened& machine = *new Opened;  // tensors of static storage may outlive main()
+  static const OpenedDriver& machine = *new OpenedDriver;  // tensors of static storage may outlive main()
   why = machine.why;
   return machine.driver.get();
 }

@@ -12,15 +12,13 @@ using cuda::Address;
 
 namespace {
 
-constexpr Address kAlign = 16;
-
 /// Tensors that kernels cannot be given as they lie get copies that they can.
 class Aligned {
  public:
   Aligned(CudaDevicePlan& plan, CudaSlots slots)
       : plan_(plan), slots_(std::move(slots)), addresses_(slots_.addresses) {
     for (size_t s = 0; s < addresses_.size(); ++s) {
-      if (addresses_[s] % kAlign == 0) continue;
+      if (addresses_[s] % kCudaTensorAlign == 0) continue;
       copies_.emplace_back(s, plan_.device().allocate(slots_.bytes[s], "copies of unaligned tensors"));
       addresses_[s] = copies_.back().second.address();
       if (plan_.is_read(s))

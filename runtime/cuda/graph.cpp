@@ -6,7 +6,9 @@
 
 #include "ir/base/error.h"
 #include "ir/base/log.h"
+#include "ir/base/rounding.h"
 #include "runtime/cuda/collectives.h"
+#include "runtime/cuda/device_plan.h"
 
 namespace kiln {
 
@@ -14,12 +16,8 @@ using cuda::Address;
 
 namespace {
 
-constexpr size_t kPartAlign = 256;
-constexpr Address kAlign = 16;         // of what kernels take
 constexpr size_t kSmallOutput = 64;    // losses and guards: callers keep them, and a copy is nothing
 constexpr int kPatientRecordings = 2;  // of one graph, before all that can move does
-
-size_t round_up(size_t n) { return (n + kPartAlign - 1) / kPartAlign * kPartAlign; }
 
 }  // namespace
 
@@ -123,7 +121,7 @@ struct CudaGraphs::Entry {
     bool all = true;
     for (size_t s = 0; s < moves.size(); ++s) {
       if (moves[s] || slots.bytes[s] == 0) continue;
-      moves[s] = slots.addresses[s] != last[s] || slots.addresses[s] % kAlign != 0;
+      moves[s] = slots.addresses[s] != last[s] || slots.addresses[s] % kCudaTensorAlign != 0;
       all = all && !moves[s];
     }
     return all;
@@ -186,15 +184,15 @@ bool CudaGraphs::record(Entry& e, const Invocation& call, const CudaSlots& slots
     e.moves[s] = e.moves[s] || small || impatient;
   }
   e.inside.assign(e.moves.size(), 0);
-  size_t bytes = round_up(plan_.call_bytes(*e.bound));
+  size_t bytes = round_up(plan_.call_bytes(*e.bound), kCudaPartAlign);
   for (size_t s = 0; s < e.moves.size(); ++s) {
     if (!e.moves[s]) continue;
     e.inside[s] = bytes;
-    bytes += round_up(slots.bytes[s]);
+    bytes += round_up(slots.bytes[s], kCudaPartAlign);
   }
   // Where ranks meet, one that does not record would part them.
   const size_t limit = plan_.plan().collectives.empty() ? plan_.options().max_graph_bytes : SIZE_MAX;
-  const auto block = device.graph_blocks().get(device, std::max(bytes, kPartAlign), limit);
+  const auto block = device.graph_blocks().get(device, std::max(bytes, kCudaPartAlign), limit);
   if (!block) {
     tell(bytes, limit);
     return false;

@@ -9,8 +9,6 @@ namespace kiln::cuda::sim {
 
 namespace {
 
-bool is_done(const WorkPtr& w) { return !w || w->state == Work::State::done; }
-
 // body(machine, event, lock)
 template <class Body>
 Result call_on_event(Event handle, Body&& body) {

@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kQueueLimit = 1024;  // as a driver has one: who asks for more waits for the first
 
-bool is_done(const WorkPtr& w) { return !w || w->state == Work::State::done; }
-
 void trim(StreamObject& s) {
   while (!s.queue.empty() && is_done(s.queue.front())) s.queue.pop_front();
 }

@@ -112,5 +112,6 @@ struct Work {
   std::chrono::steady_clock::time_point finished;
 };
 using WorkPtr = std::shared_ptr<Work>;
+inline bool is_done(const WorkPtr& w) { return !w || w->state == Work::State::done; }
 
 }  // namespace kiln::cuda::sim

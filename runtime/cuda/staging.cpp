@@ -7,12 +7,12 @@
 namespace kiln {
 
 namespace {
-constexpr size_t kAlign = 16;
+constexpr size_t kPieceAlign = 16;
 }
 
 /// The block that is filled next, which has room for at least one piece.
 CudaStaging::Block& CudaStaging::block_with_room() {
-  if (used_ + kAlign > kBlockBytes) {
+  if (used_ + kPieceAlign > kBlockBytes) {
     Block& full = blocks_[now_];
     device_.record(full.used, device_.compute());
     full.pending = true;
@@ -37,7 +37,7 @@ void CudaStaging::upload(cuda::Address to, const void* from, size_t bytes) {
     const size_t piece = std::min(bytes, kBlockBytes - used_);
     std::byte* staged = block.memory.data() + used_;
     std::memcpy(staged, at, piece);
-    used_ += (piece + kAlign - 1) / kAlign * kAlign;
+    used_ += (piece + kPieceAlign - 1) / kPieceAlign * kPieceAlign;
     device_.copy_to_device(to, staged, piece, device_.compute());
     to += piece;
     at += piece;

@@ -14,7 +14,7 @@
 #include "frontend/program_parts.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::IsSubsetOf;
 
@@ -119,5 +119,5 @@ INSTANTIATE_TEST_SUITE_P(All, Aarch64Workload, ::testing::Values("tiny-mlp", "ml
                            return name;
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

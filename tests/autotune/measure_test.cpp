@@ -8,7 +8,7 @@
 #include <map>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// Times that are given, with a disturbance every so often.
 struct Clocks {
@@ -91,5 +91,5 @@ TEST(Measure, TimeLimitEndsAfterThreeRounds) {
   EXPECT_EQ(c.count[1], 6);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TunableKernel kernel() {
   TunableKernel k;
@@ -89,5 +89,5 @@ TEST(Operands, Tolerance) {
   EXPECT_LT(trial_tolerance(DType::f64, 1e6), trial_tolerance(DType::f32, 1));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

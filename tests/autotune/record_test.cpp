@@ -9,7 +9,7 @@
 #include <iterator>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 
@@ -102,5 +102,5 @@ TEST_F(TuneRecordTest, EntriesAreReadableAndEqual) {
   EXPECT_EQ(bytes(), first);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

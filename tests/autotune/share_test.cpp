@@ -14,7 +14,7 @@
 #include "runtime/store_local.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Ids = std::vector<std::string>;
 
@@ -309,5 +309,5 @@ TEST(Share, TheRankIsOneOfTheRanks) {
   EXPECT_THROW(share_choices({.store = &store, .rank = 2, .size = 2}, {}, {}), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

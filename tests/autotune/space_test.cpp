@@ -11,7 +11,7 @@
 #include "tests/autotune/graphs.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::vector<TunableKernel> kernels(const char* graph, const char* target = "x86-64-v4") {
   return tunable_kernels(parse_graph(graph), {}, parse_target(target));
@@ -56,5 +56,5 @@ TEST(Space, RowsPerTaskStayWhereResultsArePartial) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

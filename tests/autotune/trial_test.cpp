@@ -11,7 +11,7 @@
 #include "tests/autotune/graphs.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr MeasureLimits kShort{.rounds = 3, .seconds = 0};
 
@@ -104,5 +104,5 @@ TEST(Trials, WithoutAGoodCandidateTheDefaultStays) {
   EXPECT_EQ(r.winner, 0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

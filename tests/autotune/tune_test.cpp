@@ -17,7 +17,7 @@
 #include "tests/autotune/graphs.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 
@@ -267,5 +267,5 @@ TEST(Tune, EntriesOfDifferentRanksAreEqual) {
   EXPECT_GE(entries, 5u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

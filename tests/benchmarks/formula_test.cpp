@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace kiln::formula {
-namespace {
+namespace KILN_FILE {
 
 TEST(Formula, WorkedValues) {
   constexpr uint64_t kSalt = fnv1a64("mlp/fc1.weight");
@@ -44,5 +44,5 @@ TEST(Formula, BoolIsNotZero) {
   for (size_t i = 0; i < 64; ++i) EXPECT_EQ(flags[i], k[i] != 0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::formula

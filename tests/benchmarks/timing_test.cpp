@@ -8,7 +8,7 @@
 #include <thread>
 
 namespace kiln::bench {
-namespace {
+namespace KILN_FILE {
 
 TEST(Timing, Figures) {
   Measurement m;
@@ -53,5 +53,5 @@ TEST(Timing, JsonLine) {
               ::testing::HasSubstr("first step 0.5 s (0.25 s of it to start, 3 kernels compiled)"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::bench

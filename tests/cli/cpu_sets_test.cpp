@@ -9,7 +9,7 @@
 #include <set>
 
 namespace kiln::cli {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 
@@ -48,5 +48,5 @@ TEST(CpuSets, OnlyTheCpusThisProcessMayUse) {
   sched_setaffinity(0, sizeof before, &before);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cli

@@ -9,7 +9,7 @@
 #include "ir/base/error.h"
 
 namespace kiln::cli {
-namespace {
+namespace KILN_FILE {
 
 /// What a stream makes of `pieces`, taken from a pipe.
 std::string printed(const std::vector<std::string>& pieces, bool finish = true) {
@@ -84,5 +84,5 @@ TEST(RankOutput, WhatCannotBeWrittenIsSaid) {
   close(full);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cli

@@ -10,11 +10,11 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string compile_message(const std::string& library) {
   set_option("KILN_JIT_LIBRARY", library);
@@ -73,5 +73,5 @@ TEST(CompilerLibrary, ABuildWithoutItSaysSo) {
 
 #endif
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

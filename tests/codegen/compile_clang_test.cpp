@@ -19,12 +19,12 @@
 #include "runtime/image.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Sources that fail on purpose are kept in a folder that goes away.
-class CompileClang : public testing::Test {
+class CompileClang : public ::testing::Test {
  protected:
   CompileClang() {
     set_option("KILN_DUMP", "source");
@@ -33,7 +33,7 @@ class CompileClang : public testing::Test {
   ~CompileClang() override { std::filesystem::remove_all(folder_); }
 
  private:
-  std::string folder_ = testing::TempDir() + "kiln-compile-test-" + std::to_string(getpid());
+  std::string folder_ = ::testing::TempDir() + "kiln-compile-test-" + std::to_string(getpid());
 };
 
 // y[i] = a*x[i] + y[i] over tasks of 1000 elements, with the scalar tail that odd sizes need.
@@ -255,7 +255,7 @@ void survives(F&& f, const std::string& text) {
         }
         _exit(0);
       },
-      testing::ExitedWithCode(7), text);
+      ::testing::ExitedWithCode(7), text);
 }
 
 TEST_F(CompileClang, FatalErrorsOfTheCompilerAreErrors) {
@@ -319,7 +319,7 @@ TEST_F(CompileClang, GoesOnWithTheThreadsThatThereAre) {
   const std::vector<CpuSource> several(3, CpuSource{"axpy.cpp", axpy_source("axpy"), {}});
   compile_objects({&several[0], 1}, host_target(), 1);  // opens the library
   EXPECT_EXIT(_exit(allow_no_threads() && compile_objects(several, host_target(), 3).size() == 3 ? 7 : 1),
-              testing::ExitedWithCode(7), "");
+              ::testing::ExitedWithCode(7), "");
 }
 
 TEST_F(CompileClang, DamagedObjectsAreErrors) {
@@ -340,7 +340,7 @@ TEST_F(CompileClang, DamagedObjectsAreErrors) {
           }
           _exit(7);
         },
-        testing::ExitedWithCode(7), "")
+        ::testing::ExitedWithCode(7), "")
         << at;
   }
 }
@@ -390,5 +390,5 @@ TEST_F(CompileClang, EveryTargetCompiles) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -159,5 +159,5 @@ TEST(NvrtcCacheEntry, APayloadOfOtherKernelsIsAMiss) {
   EXPECT_FALSE(detail::unpack_cubin("one 1 2\n", back));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using testing::SimKernels;
@@ -85,5 +85,5 @@ TEST(CompileSim, TheSecondTimeItComesFromTheCache) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

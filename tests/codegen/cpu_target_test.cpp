@@ -6,9 +6,9 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(CpuTarget, NamedLevelsAreFixedText) {
   const CpuTarget v3 = parse_target("x86-64-v3");
@@ -79,5 +79,5 @@ TEST(CpuTarget, MissingFeaturesAreNamed) {
 }
 #endif
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -7,7 +7,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(CudaTarget, NamesAnArchitectureAndItsLimits) {
   const CudaTarget t = parse_cuda_target("sm_90a");
@@ -42,5 +42,5 @@ TEST(Target, IsACpuOrAnArchitecture) {
   EXPECT_THROW(target_named("sm_1"), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

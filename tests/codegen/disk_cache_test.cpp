@@ -18,18 +18,18 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 constexpr int64_t kMegabyte = 1 << 20;
 
-class DiskCacheTest : public testing::Test {
+class DiskCacheTest : public ::testing::Test {
  protected:
   DiskCacheTest() { fs::remove_all(root_); }
   ~DiskCacheTest() override { fs::remove_all(root_); }
 
-  std::string root_ = testing::TempDir() + "kiln-cache-test-" + std::to_string(getpid());
+  std::string root_ = ::testing::TempDir() + "kiln-cache-test-" + std::to_string(getpid());
   DiskCache cache_{root_ + "/a/b", 100 * kMegabyte};
 };
 
@@ -132,13 +132,13 @@ TEST_F(DiskCacheTest, UnwritableFolderIsSaidOnceAndNeverThrows) {
   fs::create_directories(root_);
   spill(root_ + "/file", "in the way");
   DiskCache cache(root_ + "/file/cache", kMegabyte);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) {
     cache.store("plan", "key", "payload");
     EXPECT_EQ(cache.load("plan", "key"), std::nullopt);
   }
   EXPECT_EQ(
-      testing::internal::GetCapturedStderr(),
+      ::testing::internal::GetCapturedStderr(),
       fmt::format(
           "kiln warning: cache folder {0}/file/cache cannot be written: {0}/file/cache: Not a directory; "
           "going on without\n",
@@ -159,10 +159,10 @@ TEST_F(DiskCacheTest, ReadOnlyFolderServesReads) {
 TEST_F(DiskCacheTest, FolderThatAnybodyMayWriteIsNotTrusted) {
   cache_.store("plan", "key", "payload");
   fs::permissions(root_ + "/a/b/plan", fs::perms::all);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.load("plan", "key"), std::nullopt);
   EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
+      ::testing::internal::GetCapturedStderr(),
       HasSubstr("cannot be trusted: everybody may write to its folder plan (chmod o-w); going on without"));
 }
 
@@ -325,5 +325,5 @@ TEST_F(DiskCacheTest, ThreadsShareOneCache) {
   EXPECT_EQ(cache_.stats().damaged, 0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #endif
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 int blocks(const char* arch, int threads, int registers, int64_t shared) {
   return occupancy({threads, registers, shared}, parse_cuda_target(arch)).blocks;
@@ -126,5 +126,5 @@ TEST(Predict, AFasterGpuTakesLess) {
   EXPECT_LT(predict(w, o, gpu("B200")).us, predict(w, o, gpu("H100")).us);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

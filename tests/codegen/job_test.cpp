@@ -16,11 +16,11 @@
 #include "ir/base/hash.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 JobProgram program(int size, const std::string& name = "step") {
   JobProgram p;
@@ -61,7 +61,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-class JobTest : public testing::Test {
+class JobTest : public ::testing::Test {
  protected:
   JobTest() {
     fs::remove_all(root_);
@@ -70,12 +70,12 @@ class JobTest : public testing::Test {
   ~JobTest() override { fs::remove_all(root_); }
   /// Records with a fresh recorder and returns what it said.
   std::string record(const std::string& path, const std::vector<JobProgram>& programs) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     JobRecorder recorder(path);
     for (const JobProgram& p : programs) recorder.record(p);
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
-  std::string root_ = testing::TempDir() + "kiln-job-test-" + std::to_string(getpid());
+  std::string root_ = ::testing::TempDir() + "kiln-job-test-" + std::to_string(getpid());
   std::string path_ = root_ + "/job.kiln";
 };
 
@@ -221,5 +221,5 @@ TEST_F(JobTest, WhatCannotBeRecordedIsSaidOnceAndNothingIsLost) {
   EXPECT_EQ(record("", {program(4)}), "") << "not recording";
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

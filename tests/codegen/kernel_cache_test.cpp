@@ -13,12 +13,12 @@
 #include "runtime/image.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class KernelCache : public testing::Test {
+class KernelCache : public ::testing::Test {
  protected:
   KernelCache() {
     set_option("KILN_DUMP", "source");
@@ -26,7 +26,7 @@ class KernelCache : public testing::Test {
   }
   ~KernelCache() override { fs::remove_all(root_); }
 
-  std::string root_ = testing::TempDir() + "kiln-kernel-cache-test-" + std::to_string(getpid());
+  std::string root_ = ::testing::TempDir() + "kiln-kernel-cache-test-" + std::to_string(getpid());
   DiskCache cache_{root_ + "/cache", 100 << 20};
 };
 
@@ -136,5 +136,5 @@ TEST_F(KernelCache, ABuildThatIsNotWantedAnyMoreEnds) {
   EXPECT_EQ(cost.cached, 2);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// All of a plan but kernels, tasks, scratch and workspaces, which are the targets' own.
 std::string shared_text(const Plan& p) {
@@ -108,5 +108,5 @@ TEST(KernelWriter, WhatTargetsShareNamesNone) {
     }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

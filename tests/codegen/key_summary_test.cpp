@@ -8,9 +8,9 @@
 #include "codegen/program_key.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::StartsWith;
+using ::testing::StartsWith;
 
 TEST(KeySummary, Programs) {
   const Graph g = parse_graph(R"(graph g {
@@ -57,5 +57,5 @@ TEST(KeySummary, TargetsBetweenLevels) {
   EXPECT_EQ(target_label("x"), "x");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -14,7 +14,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::DoublingGroup;
 using ::testing::ElementsAre;
@@ -308,5 +308,5 @@ TEST(LowerCollective, PlansKeepTheirCollectives) {
   EXPECT_NE(print(p).find("wait all_reduce#1"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

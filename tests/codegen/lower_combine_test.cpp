@@ -10,7 +10,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using detail::Cell;
 using detail::Work;
@@ -275,5 +275,5 @@ TEST(Combined, OtherBodiesStayApart) {
   EXPECT_EQ(p.stats.kernels, 2);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include "codegen/lower_parts.h"
 
 namespace kiln::detail {
-namespace {
+namespace KILN_FILE {
 
 Work work(std::vector<int> reads, std::vector<int> writes, bool in_place = false) {
   Work w;
@@ -113,5 +113,5 @@ TEST(Arena, SizesOfTheCallShareEqualPlaces) {
   EXPECT_TRUE(at[0] == at[2]);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::detail

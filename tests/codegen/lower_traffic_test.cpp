@@ -9,7 +9,7 @@
 #include "ir/graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -239,5 +239,5 @@ TEST(LowerTraffic, AScatterOfSlices) {
               ElementsAre(8 * 2 * 4, 4 * 2 * 4 * 8, 4 * (2 * 16 * 8 + 4 * 8) + 8 * 4));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

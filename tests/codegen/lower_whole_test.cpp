@@ -8,7 +8,7 @@
 #include "tests/codegen/fuzz_case.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -289,5 +289,5 @@ TEST(LowerWhole, PiecesOfACatShareAKernel) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -20,7 +20,7 @@
 #include "runtime/cuda/sim.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr int kWorkspace = 3, kBuffers = 4;
 
@@ -503,5 +503,5 @@ TEST(CudaMatmulSchedules, FollowTheShape) {
   EXPECT_FALSE(cuda_matmul_schedules(DType::bf16, small_shared).empty());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

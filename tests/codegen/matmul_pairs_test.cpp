@@ -16,7 +16,7 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr MatmulTarget kPairs{
     .vector_bytes = 64, .vector_registers = 32, .l2_bytes = 1 << 20, .bf16_pairs = true};
@@ -230,5 +230,5 @@ TEST(MatmulPairs, NarrowingRoundsAsStoresDo) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

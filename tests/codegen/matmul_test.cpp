@@ -20,7 +20,7 @@
 #include "runtime/image.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Symbols = std::map<std::string, int64_t, std::less<>>;
 constexpr int kWorkspace = 3;
@@ -439,7 +439,7 @@ TEST(Matmul, TasksAndDimsFollowSymbols) {
   EXPECT_EQ(source.launches[0].tasks.eval({{"B", 1000}}), 2 * tiles);
   EXPECT_EQ(source.launches[1].tasks.eval({{"B", 1000}}), tiles);
   EXPECT_EQ(source.workspace_bytes.eval({{"B", 1000}}), 2 * 1000 * 64 * 4);
-  EXPECT_THAT(dims.dims(), testing::Contains(Dim::symbol("B")));
+  EXPECT_THAT(dims.dims(), ::testing::Contains(Dim::symbol("B")));
 }
 
 TEST(Matmul, RefusesSchedulesThatDoNotFit) {
@@ -451,7 +451,7 @@ TEST(Matmul, RefusesSchedulesThatDoNotFit) {
       ADD_FAILURE() << "accepted; expected: " << text;
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::internal);
-      EXPECT_THAT(e.what(), testing::HasSubstr(text));
+      EXPECT_THAT(e.what(), ::testing::HasSubstr(text));
     }
   };
   MatmulSchedule s = choose_matmul_schedule(spec, {});
@@ -466,5 +466,5 @@ TEST(Matmul, RefusesSchedulesThatDoNotFit) {
   refuse(choose_matmul_schedule(spec, {}), "matmul of i32");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -18,7 +18,7 @@
 #include "tests/codegen/compiled.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using testing::execute;
@@ -280,5 +280,5 @@ TEST_F(ProgramCache, EntriesDependOnTheirKeyAlone) {
   EXPECT_EQ(warm.plan.buffers[1].name, "b");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

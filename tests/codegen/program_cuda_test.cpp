@@ -15,7 +15,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::difference;
 
@@ -180,5 +180,5 @@ TEST(ProgramCuda, KeysNameArchitectureAndPrecision) {
   EXPECT_EQ(parsed.options, "fuse=true, tf32");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

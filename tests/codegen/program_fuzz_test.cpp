@@ -12,7 +12,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::GraphCase;
 
@@ -95,5 +95,5 @@ TEST(Fuzz, CompiledEqualsInterpreted) {
   set_option("KILN_POISON", "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr const char* kGraph = R"(graph g {
   %0 = input f32[4,5] param
@@ -61,5 +61,5 @@ TEST(ProgramKey, ForeignKeysAreNone) {
     EXPECT_FALSE(parse_program_key(text, read)) << text;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::GraphCase;
 using testing::Layouts;
@@ -178,5 +178,5 @@ TEST(SpecialFuzz, NanInfAndZeroStandWhereTheInterpreterHasThem) {
   set_option("KILN_POISON", "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::difference;
 
@@ -409,5 +409,5 @@ TEST(Program, MatmulOfHalves) {
     }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(Schedule, MatmulReadsBack) {
   MatmulSchedule s{.width = 16, .mr = 14, .nv = 2, .kc = 512, .mc = 28, .tile_m = 112, .tile_n = 96};
@@ -52,5 +52,5 @@ TEST(Schedule, NumericPart) {
   EXPECT_EQ(numeric_part(""), "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

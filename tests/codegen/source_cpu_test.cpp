@@ -6,7 +6,7 @@
 #include "tests/codegen/fuzz_case.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -90,5 +90,5 @@ TEST(LongSums, OfEqualNumbers) {
     for (const int64_t columns : {3, 21}) EXPECT_LT(error_of_sum(equal({rows, columns}), {0}, false), 3e-6);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

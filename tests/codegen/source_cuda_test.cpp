@@ -14,7 +14,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::difference;
 using ::testing::HasSubstr;
@@ -300,5 +300,5 @@ TEST(SourceCuda, NvrtcCompilesForEachArchitectureWithoutASpill) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 enum class Producer { none, silu, normalized, masked, cast, strided, ratio, random };
 
@@ -192,5 +192,5 @@ TEST(Prologue, TilesChunksAndSplits) {
         host_target());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -14,7 +14,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::kLayer;
 
@@ -109,5 +109,5 @@ TEST(Tunable, AloneIsASoundProgramOverExternals) {
     }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "examples/bert/finetune.h"
 
 namespace bert {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using kiln::NamedTensors;
@@ -298,5 +298,5 @@ TEST(BertOptions, SharesOfTheLearningRate) {
   EXPECT_DOUBLE_EQ(Options::share(0, 1), 1);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace bert

@@ -10,7 +10,7 @@
 #include "examples/digits/train.h"
 
 namespace digits {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -82,5 +82,5 @@ TEST_F(DigitsFile, TooFewImages) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace digits

@@ -12,7 +12,7 @@
 #include "tests/golden/run.h"
 
 namespace gpt2 {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using kiln::NamedTensors;
@@ -194,5 +194,5 @@ TEST_F(Gpt2Files, GenerationTakesTheLikeliestToken) {
             "invalid: generate: 33 tokens; this model has positions for 32");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace gpt2

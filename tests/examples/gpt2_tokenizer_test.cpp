@@ -16,7 +16,7 @@
 #include "examples/pretrained/unicode.h"
 
 namespace gpt2 {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -289,5 +289,5 @@ TEST(Unicode, CodePointsAndTheirKinds) {
   EXPECT_TRUE(pretrained::is_number(0xB2) && pretrained::is_number(0x2167) && !pretrained::is_number(65));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace gpt2

@@ -22,7 +22,7 @@
 #include "ir/base/error.h"
 
 namespace gpt {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -272,5 +272,5 @@ TEST(GptStop, FirstSignalIsRemembered) {
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace gpt

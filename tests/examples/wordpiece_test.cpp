@@ -13,7 +13,7 @@
 #include "ir/base/error.h"
 
 namespace bert {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -153,5 +153,5 @@ TEST(WordPiece, BadVocabularies) {
   EXPECT_EQ(minilm().token(minilm().id("hello")), "hello");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace bert

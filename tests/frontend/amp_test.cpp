@@ -21,7 +21,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::error_of;
 using testing::f32_ops;
@@ -413,5 +413,5 @@ TEST(GradScaler, CallsOutOfOrderAreRefused) {
   has(error_of([] { GradScaler({.growth_factor = 1}); }), "got growth_factor 1");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -290,5 +290,5 @@ TEST(Attention, LargeScoresStaySharesOfOne) {
       EXPECT_NEAR(share, 1, 1e-5);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -465,5 +465,5 @@ TEST(AutogradEager, ALongHistoryIsDropped) {
   EXPECT_EQ(kept.item(), 600000);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

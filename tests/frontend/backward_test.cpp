@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -119,5 +119,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, ChangingHooks, ::testing::Values(Backend::ref
                            return info.param == Backend::native ? "native" : "reference";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using kiln::testing::Rng;
@@ -166,5 +166,5 @@ void compare(Backend backend, uint64_t first, uint64_t count) {
 TEST(RandomHistories, InterpretedAsEager) { compare(Backend::reference, 0, 500); }
 TEST(RandomHistories, CompiledAsEager) { compare(Backend::native, 5000, 10); }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

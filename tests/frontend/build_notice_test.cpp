@@ -8,7 +8,7 @@
 #include "ir/graph.h"
 
 namespace kiln::detail {
-namespace {
+namespace KILN_FILE {
 
 using namespace std::chrono_literals;
 using ::testing::MatchesRegex;
@@ -48,5 +48,5 @@ TEST(BuildNotice, NothingOfShortOnesAndWhereLinesAreOff) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::detail

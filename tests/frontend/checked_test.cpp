@@ -13,7 +13,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::Net;
@@ -221,5 +221,5 @@ TEST(Check, OnlyRoundingIsForgiven) {
   EXPECT_THROW(run(1, 1.001f), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -15,7 +15,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Numbers = std::vector<double>;
@@ -386,5 +386,5 @@ TEST(Checkpoint, HostReadsInsideEndStages) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

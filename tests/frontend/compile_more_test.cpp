@@ -11,7 +11,7 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(CompileStats, WorkAndLimit) {
   const Tensor a = ones({64, 128}), b = ones({128, 32});
@@ -124,7 +124,7 @@ TEST(CompileTune, MeasuredOnceAndTheSameBits) {
 /// What KILN_DUMP writes for one build, by the name of the file without its number.
 std::map<std::string, std::string> dumps(const std::string& tokens) {
   namespace fs = std::filesystem;
-  const fs::path folder = testing::TempDir() + fmt::format("kiln-dump-test-{}", getpid());
+  const fs::path folder = ::testing::TempDir() + fmt::format("kiln-dump-test-{}", getpid());
   fs::remove_all(folder);
   set_option("KILN_DUMP", tokens);
   set_option("KILN_DUMP_DIR", folder.string());
@@ -147,18 +147,18 @@ TEST(CompileDump, EveryStageIsAFileOfItsOwn) {
   for (const char* start : {"cold", "warm"}) {
     auto d = dumps("trace,grad,partition,loops,source,plan,image");
     EXPECT_EQ(d.size(), cuda ? 7u : 8u) << start;
-    EXPECT_THAT(d["trace.txt"], testing::HasSubstr("dot_general %0, %0")) << start;
-    EXPECT_THAT(d["trace.txt"], testing::HasSubstr("compile_more_test.cpp:")) << start;
-    EXPECT_THAT(d["grad.txt"], testing::HasSubstr("amax")) << start;
+    EXPECT_THAT(d["trace.txt"], ::testing::HasSubstr("dot_general %0, %0")) << start;
+    EXPECT_THAT(d["trace.txt"], ::testing::HasSubstr("compile_more_test.cpp:")) << start;
+    EXPECT_THAT(d["grad.txt"], ::testing::HasSubstr("amax")) << start;
     EXPECT_LT(d["grad.txt"].size(), d["trace.txt"].size()) << start;
-    EXPECT_THAT(d["partition.txt"], testing::HasSubstr("step 0")) << start;
-    EXPECT_THAT(d["partition.txt"], testing::ContainsRegex("= f32\\[20,20\\] exp %[0-9]+")) << start;
-    EXPECT_THAT(d["partition.txt"], testing::HasSubstr("\n  writes %")) << start;
-    EXPECT_THAT(d["loops.txt"], testing::HasSubstr("f32 reduce amax")) << start;
-    EXPECT_THAT(d["source.txt"], testing::HasSubstr(cuda ? "KILN_CUDA_KERNEL(k_" : "KILN_KERNEL void k_"))
+    EXPECT_THAT(d["partition.txt"], ::testing::HasSubstr("step 0")) << start;
+    EXPECT_THAT(d["partition.txt"], ::testing::ContainsRegex("= f32\\[20,20\\] exp %[0-9]+")) << start;
+    EXPECT_THAT(d["partition.txt"], ::testing::HasSubstr("\n  writes %")) << start;
+    EXPECT_THAT(d["loops.txt"], ::testing::HasSubstr("f32 reduce amax")) << start;
+    EXPECT_THAT(d["source.txt"], ::testing::HasSubstr(cuda ? "KILN_CUDA_KERNEL(k_" : "KILN_KERNEL void k_"))
         << start;
-    EXPECT_THAT(d["plan.txt"], testing::HasSubstr("arena")) << start;
-    EXPECT_THAT(d["image.txt"], testing::HasSubstr(cuda ? "\n  k_" : "\nk_")) << start;
+    EXPECT_THAT(d["plan.txt"], ::testing::HasSubstr("arena")) << start;
+    EXPECT_THAT(d["image.txt"], ::testing::HasSubstr(cuda ? "\n  k_" : "\nk_")) << start;
     if (!cuda) {
       EXPECT_EQ(d["image.so"].substr(1, 3), "ELF") << start;
     }
@@ -196,11 +196,11 @@ TEST(CompileErrors, SizesBeyondAllMemoryAreNamed) {
       f(ones({1}));
       FAIL() << "no error";
     } catch (const Error& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr(
+      EXPECT_THAT(e.what(), ::testing::HasSubstr(
                                 fmt::format("`add` f32[{}] (compile_more_test.cpp:", int64_t{1} << bits)));
     }
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

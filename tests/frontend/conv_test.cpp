@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -215,5 +215,5 @@ TEST(Conv, OptionsOfAnyInteger) {
   EXPECT_EQ(conv2d(x, w, {}, {.stride = uint8_t{2}, .padding = 0}).sizes(), (Sizes{1, 1, 2, 2}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace testing;  // NOLINT
 
@@ -386,5 +386,5 @@ TEST(Cuda, MemoryIsCounted) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

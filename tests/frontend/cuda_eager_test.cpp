@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace testing;  // NOLINT
 
@@ -291,5 +291,5 @@ TEST(CudaEager, StateDictsGoFromOneDeviceToTheOther) {
   EXPECT_EQ(a.fc.weight.device(), kGpu);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -226,5 +226,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, Following, ::testing::Values(Backend::referen
                            return info.param == Backend::native ? "native" : "reference";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::distributed {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -191,5 +191,5 @@ TEST_F(Backends, WrongOnes) {
   EXPECT_FALSE(is_initialized());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::distributed

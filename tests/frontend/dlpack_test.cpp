@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -214,5 +214,5 @@ TEST(Dlpack, ForeignMemoryIsTrainedInPlace) {
   EXPECT_EQ(f.deleted, 1);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

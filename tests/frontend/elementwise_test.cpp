@@ -9,7 +9,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -359,5 +359,5 @@ TEST(Activation, Norms) {
                "invalid: cosine_similarity (@): shapes do not broadcast; got f32[2,3] and f32[2,2]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -5,7 +5,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -86,5 +86,5 @@ TEST(Fields, TensorsCanBeReplaced) {
   EXPECT_EQ(o.inner.scale, 2.0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -362,5 +362,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, FailedCall,
                                            How{"threads", Backend::native, 2}),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

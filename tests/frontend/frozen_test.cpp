@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -198,5 +198,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, Frozen, ::testing::Values(Backend::reference,
                            return info.param == Backend::native ? "native" : "reference";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

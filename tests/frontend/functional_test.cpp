@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -259,5 +259,5 @@ INSTANTIATE_TEST_SUITE_P(Modes, Functional, ::testing::Values(Mode::eager, Mode:
                                                                   : "native";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

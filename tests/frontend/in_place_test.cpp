@@ -8,7 +8,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -315,5 +315,5 @@ TEST(InPlace, ViewsOfPermutedViews) {
   EXPECT_EQ(values(x.grad()), values(expected * factor));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

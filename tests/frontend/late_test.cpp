@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace testing;  // NOLINT
 
@@ -174,5 +174,5 @@ INSTANTIATE_TEST_SUITE_P(Ways, Late, ::testing::Values(Mode::standard, Mode::red
                            return std::string(info.param == Mode::standard ? "kernels" : "graphs");
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

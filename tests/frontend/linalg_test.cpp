@@ -5,7 +5,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -234,5 +234,5 @@ TEST(Linalg, KronTraceBilinearDistances) {
                "[..., j] and [o, i, j] of one dtype");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -7,7 +7,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -378,5 +378,5 @@ TEST(Losses, Errors) {
                "f32[2], expected [..., c] twice");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::error_of;
 
@@ -44,5 +44,5 @@ TEST(MappedFile, WritesStayInMemory) {
   EXPECT_EQ(error_of([] { MappedFile f("/"); }), "io: open /: not a regular file");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

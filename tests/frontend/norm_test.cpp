@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -103,5 +103,5 @@ TEST(Norms, Refusals) {
                "invalid: BatchNorm2d (@): got 3 channels in x f32[1,3,2,2], expected 4");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

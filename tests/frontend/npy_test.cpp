@@ -14,7 +14,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using ::testing::HasSubstr;
@@ -190,5 +190,5 @@ TEST_F(Npy, FilesAreThoseOfNumpy) {
   EXPECT_EQ(bytes(path_), bytes(std::string(kFolder) + "version1.npy"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -157,5 +157,5 @@ TEST(Index, Refusals) {
   EXPECT_ERROR(take(x, ids({12})), "invalid: take (@): index 12 is out of range; expected -12 to 11");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

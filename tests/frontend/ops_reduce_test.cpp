@@ -5,7 +5,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -205,5 +205,5 @@ TEST(Norms, Matrices) {
                "of them");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

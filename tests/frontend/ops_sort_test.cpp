@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -107,5 +107,5 @@ TEST(Sort, Refusals) {
   EXPECT_ERROR(median(zeros({0}), 0), "invalid: median (@): dim 0 of f32[0] is empty");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

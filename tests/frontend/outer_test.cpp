@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -352,5 +352,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, Outer, ::testing::Values(Backend::reference, 
                            return info.param == Backend::native ? "native" : "reference";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -81,5 +81,5 @@ TEST(PackedSequences, IndicesThatAreNoOrder) {
   EXPECT_EQ(packed({2, 1}, {1, 0}).lengths(), (std::vector<int64_t>{1, 2}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -107,5 +107,5 @@ TEST(Pools, Refusals) {
   EXPECT_ERROR(max_pool2d(ids({1, 2}), 2), "invalid: max_pool2d (@): expected a floating dtype, got i64[2]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

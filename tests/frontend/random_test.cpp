@@ -9,7 +9,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -247,5 +247,5 @@ TEST(Create, Spaced) {
   EXPECT_ERROR(arange(0.5, 2, -0.5), "invalid: arange (@): no way from 0.5 to 2 in steps of -0.5");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

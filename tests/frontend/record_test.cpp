@@ -8,7 +8,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using kiln::testing::Rng;
@@ -140,5 +140,5 @@ TEST(RandomPrograms, InterpretedTracesDoAsEagerCode) {
 }
 TEST(RandomPrograms, CompiledTracesDoAsEagerCode) { EXPECT_GT(compare(Backend::native, 10000, 40), 40); }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -313,5 +313,5 @@ TEST_F(SafetensorsTest, BadItems) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

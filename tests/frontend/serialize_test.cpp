@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -107,5 +107,5 @@ TEST(Serialize, FilesOfTorchSave) {
   EXPECT_TRUE(text.starts_with("io: load_file (net.cpp:42): ")) << text;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -7,7 +7,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -435,5 +435,5 @@ TEST(Shapes, Errors) {
   EXPECT_ERROR(diagonal(u), "invalid: diagonal (@): the tensor is undefined");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using testing::error_of;
@@ -111,5 +111,5 @@ TEST_F(Sharded, BadIndexes) {
   EXPECT_THAT(error(), ::testing::StartsWith("invalid: index " + index_path() + ": not JSON; "));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -304,5 +304,5 @@ INSTANTIATE_TEST_SUITE_P(Backends, Split, ::testing::Values(Backend::native, Bac
                            return std::string(p.param == Backend::native ? "native" : "reference");
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

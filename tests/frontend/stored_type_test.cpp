@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 template <typename From, typename To>
 std::vector<To> read(const StoredType& type, std::vector<From> from, bool swapped = false) {
@@ -56,5 +56,5 @@ TEST(StoredType, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(stored_type("U64")->read(reinterpret_cast<const std::byte*>(values), 3, false, out), 1u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

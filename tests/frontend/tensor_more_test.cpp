@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -194,5 +194,5 @@ TEST(Names, BelongToTheTensor) {
   EXPECT_ERROR(Tensor().set_name("w"), "invalid: set_name: the tensor is undefined");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::string text(const Tensor& t) {
   std::ostringstream out;
@@ -75,5 +75,5 @@ TEST(TensorPrint, OnlyWhatIsShownCounts) {
   EXPECT_EQ(text(Tensor::from_vector(v, {2000})), "[1., 1., 1., ..., 1., 1., 1.] f32[2000]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

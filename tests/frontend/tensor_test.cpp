@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::error_of;
 
@@ -192,5 +192,5 @@ TEST(Tensor, TheGeneratorCanBeSavedAndSet) {
   EXPECT_EQ(randn({5}).to_vector<float>(), first);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,9 +11,9 @@
 #include "frontend/ops.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-class Trace : public testing::TestWithParam<Backend> {
+class Trace : public ::testing::TestWithParam<Backend> {
  protected:
   static CompileOptions options() {
     CompileOptions o;
@@ -417,10 +417,10 @@ TEST_P(Trace, SecondBackwardInsideIsAnError) {
   EXPECT_EQ(values(w.grad())[0], 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Trace, testing::Values(Backend::reference, Backend::native),
+INSTANTIATE_TEST_SUITE_P(Backends, Trace, ::testing::Values(Backend::reference, Backend::native),
                          [](const auto& info) {
                            return info.param == Backend::native ? "native" : "reference";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

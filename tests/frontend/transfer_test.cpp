@@ -3,7 +3,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace testing;  // NOLINT
 
@@ -121,5 +121,5 @@ TEST(Transfer, ModulesDoNotMoveInsideACompiledCallable) {
   EXPECT_NE(error_of([&] { f(); }).find("unsupported: Module::to ("), std::string::npos);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

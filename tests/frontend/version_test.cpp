@@ -8,7 +8,7 @@
 #include <sstream>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(Version, IsTheProjectsVersion) {
   std::ifstream file("CMakeLists.txt");
@@ -20,5 +20,5 @@ TEST(Version, IsTheProjectsVersion) {
   EXPECT_EQ(version(), found[1].str());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -90,5 +90,5 @@ TEST(Vision, Refusals) {
       "invalid: pixel_shuffle (@): got x f32[3,2,2] and upscale_factor 2, expected [..., c r^2, h, w]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -126,5 +126,5 @@ TEST_F(Zip, ByteFlipsAndCutsNeverCrash) {
   for (size_t n = 0; n < good.size(); n += 31) EXPECT_NE(error(good.substr(0, n)), "no error") << n;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -18,7 +18,7 @@ Value with_number(const Bound& b) {
   return F(b["x"].tensor(), b["a"].real(), Loc::current());
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kActivationFunctions[] = {
     {"F.celu", "x a=1", with_number<celu>},
     {"F.cosine_similarity", "x y dim=1 eps=1e-8",
      [](const Bound& b) -> Value {
@@ -55,6 +55,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> activation_functions() { return kFunctions; }
+std::span<const Function> activation_functions() { return kActivationFunctions; }
 
 }  // namespace kiln::golden

@@ -6,7 +6,7 @@
 #include "tests/golden/support.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 using Kind = ProfileInt::Kind;
 
@@ -110,5 +110,5 @@ TEST(AgreementGolden, JoinsCommute) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

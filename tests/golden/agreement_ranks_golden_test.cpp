@@ -9,7 +9,7 @@
 #include "tests/golden/ranks.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 using Builds = std::vector<size_t>;
 
@@ -137,5 +137,5 @@ TEST(AgreementRanksGolden, OtherSizesOnEachRankEndAlike) {
             (Json{{1, 1}, {1, 2}}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

@@ -7,7 +7,7 @@
 #include "tests/golden/support.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 DType dtype_of_name(const std::string& name) {
   if (name == "float64") return DType::f64;
@@ -60,5 +60,5 @@ TEST(BucketsGolden, Assignment) { EXPECT_EQ(check_all("buckets"), 32); }
 // R-40..R-46, with several dtypes, sparse gradients and orders of readiness.
 TEST(BucketsGolden, AssignmentUnderDDP) { EXPECT_EQ(check_all("assignment"), 11); }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

@@ -7,16 +7,6 @@ namespace kiln::golden {
 
 namespace {
 
-template <Tensor (*F)(const Tensor&, Loc)>
-Value unary(const Bound& b) {
-  return F(b["x"].tensor(), Loc::current());
-}
-
-template <Tensor (*F)(const TensorArg&, const TensorArg&)>
-Value binary(const Bound& b) {
-  return F(operand(b["x"]), operand(b["y"]));
-}
-
 Value replaced(const Bound& b) {
   std::optional<double> top, bottom;
   if (b.given("posinf")) top = b["posinf"].real();
@@ -29,7 +19,7 @@ Value with_term(const Bound& b) {
   return F(b["x"].tensor(), b["a"].tensor(), b["b"].tensor(), operand(b["value"]).scalar, Loc::current());
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kElementwiseFunctions[] = {
     {"torch.acosh", "x", unary<acosh>},
     {"torch.asinh", "x", unary<asinh>},
     {"torch.atanh", "x", unary<atanh>},
@@ -50,6 +40,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> elementwise_functions() { return kFunctions; }
+std::span<const Function> elementwise_functions() { return kElementwiseFunctions; }
 
 }  // namespace kiln::golden

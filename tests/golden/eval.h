@@ -104,4 +104,15 @@ Value index_value(const Value& base, const std::vector<Value>& index);
 /// A slice as a value: a list of three that begins with the string ":".
 Value slice_value(Value begin, Value end, Value step);
 
+// Rows of functions of x, and of x and y.
+template <Tensor (*F)(const Tensor&, Loc)>
+Value unary(const Bound& b) {
+  return F(b["x"].tensor(), Loc::current());
+}
+
+template <Tensor (*F)(const TensorArg&, const TensorArg&)>
+Value binary(const Bound& b) {
+  return F(operand(b["x"]), operand(b["y"]));
+}
+
 }  // namespace kiln::golden

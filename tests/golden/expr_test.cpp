@@ -7,7 +7,7 @@
 #include "tests/golden/support.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 std::string parsed(std::string_view s) {
   try {
@@ -65,5 +65,5 @@ TEST(GoldenExpr, EveryGoldenParses) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

@@ -105,7 +105,7 @@ Value run_pad(const Bound& b) {
   return pad(b["x"].tensor(), b["pads"].integers(), m, b.given("value") ? b["value"].real() : 0);
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kImageFunctions[] = {
     {"F.adaptive_avg_pool1d", "x out", run_adaptive<adaptive_avg_pool1d>},
     {"F.adaptive_avg_pool2d", "x out", run_adaptive<adaptive_avg_pool2d>},
     {"F.adaptive_max_pool2d", "x out return_indices=False", run_adaptive_max2d},
@@ -156,6 +156,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> image_functions() { return kFunctions; }
+std::span<const Function> image_functions() { return kImageFunctions; }
 
 }  // namespace kiln::golden

@@ -40,7 +40,7 @@ Value run_embedding_bag(const Bound& b) {
                        b["per_sample_weights"].tensor_or_undefined());
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kIndexFunctions[] = {
     {"F.embedding_bag", "i w offsets=None mode='mean' padding_idx=None per_sample_weights=None",
      run_embedding_bag},
     {"torch.argsort", "x dim=-1 descending=False stable=False",
@@ -99,6 +99,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> index_functions() { return kFunctions; }
+std::span<const Function> index_functions() { return kIndexFunctions; }
 
 }  // namespace kiln::golden

@@ -26,7 +26,7 @@ Value einsum_of(const Bound& b) {
   return einsum(b["equation"].text(), operands);
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kLinalgFunctions[] = {
     {"F.bilinear", "x y weight bias=None",
      [](const Bound& b) -> Value {
        return bilinear(b["x"].tensor(), b["y"].tensor(), b["weight"].tensor(),
@@ -43,6 +43,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> linalg_functions() { return kFunctions; }
+std::span<const Function> linalg_functions() { return kLinalgFunctions; }
 
 }  // namespace kiln::golden

@@ -48,7 +48,7 @@ Tensor vector_of(const Value& v) {
   return Tensor::from_vector(n, {static_cast<int64_t>(n.size())});
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kLossFunctions[] = {
     {"F.binary_cross_entropy", "x y weight=None reduction='mean'",
      [](const Bound& b) -> Value {
        return binary_cross_entropy(b["x"].tensor(), b["y"].tensor(), b["weight"].tensor_or_undefined(),
@@ -98,6 +98,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> loss_functions() { return kFunctions; }
+std::span<const Function> loss_functions() { return kLossFunctions; }
 
 }  // namespace kiln::golden

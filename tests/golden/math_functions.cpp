@@ -10,16 +10,6 @@ namespace kiln::golden {
 
 namespace {
 
-template <Tensor (*F)(const Tensor&, Loc)>
-Value unary(const Bound& b) {
-  return F(b["x"].tensor(), Loc::current());
-}
-
-template <Tensor (*F)(const TensorArg&, const TensorArg&)>
-Value binary(const Bound& b) {
-  return F(operand(b["x"]), operand(b["y"]));
-}
-
 Value add_scaled(const Bound& b) {
   const Value y = b["alpha"].none() ? b["y"] : binary_operator("*", b["y"], b["alpha"]);
   return binary_operator("+", b["x"], y);
@@ -52,7 +42,7 @@ Value to_float(const Bound& b) {
   throw Unsupported("float('" + s + "')");
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kMathFunctions[] = {
     {"float", "x", to_float},
     {"math.sqrt", "x", [](const Bound& b) -> Value { return std::sqrt(b["x"].real()); }},
     {"torch.abs", "x", unary<abs>},
@@ -109,6 +99,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> math_functions() { return kFunctions; }
+std::span<const Function> math_functions() { return kMathFunctions; }
 
 }  // namespace kiln::golden

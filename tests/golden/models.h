@@ -20,6 +20,8 @@ class Model : public nn::Module {
 };
 
 /// Those that look at images; null for other names.
+inline int64_t integer(const Json& config, const char* key) { return config[key].get<int64_t>(); }
+
 std::unique_ptr<Model> vision_model(const std::string& name, const Json& config);
 /// Those of transformers that examples/bert has the parts of; null for other names.
 std::unique_ptr<Model> bert_model(const std::string& name, const Json& config);

@@ -6,8 +6,6 @@ namespace kiln::golden {
 
 namespace {
 
-int64_t integer(const Json& c, const char* key) { return c[key].get<int64_t>(); }
-
 class LstmLm : public Model {
  public:
   explicit LstmLm(const Json& c)

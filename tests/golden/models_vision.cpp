@@ -8,8 +8,6 @@ namespace kiln::golden {
 
 namespace {
 
-int64_t integer(const Json& c, const char* key) { return c[key].get<int64_t>(); }
-
 nn::NormOptions norm_options(const Json& c) {
   return {c["bn_eps"].get<double>(), c["bn_momentum"].get<double>()};
 }

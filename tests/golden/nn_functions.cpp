@@ -58,7 +58,7 @@ Value run_attention(const Bound& b) {
                                       b["attn_mask"].tensor_or_undefined(), o);
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kNnFunctions[] = {
     {"F.cross_entropy", "x t weight=None ignore_index=-100 reduction='mean' label_smoothing=0",
      run_cross_entropy},
     {"F.embedding", "i weight padding_idx=None",
@@ -94,6 +94,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> nn_functions() { return kFunctions; }
+std::span<const Function> nn_functions() { return kNnFunctions; }
 
 }  // namespace kiln::golden

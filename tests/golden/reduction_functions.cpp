@@ -43,7 +43,7 @@ Value smallest(const Bound& b) {
   return List{r.values, r.indices};
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kReductionFunctions[] = {
     {"torch.all", "x dim=None keepdim=False", reduction<all>},
     {"torch.amax", "x dim=None keepdim=False", reduction<amax>},
     {"torch.amin", "x dim=None keepdim=False", reduction<amin>},
@@ -69,6 +69,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> reduction_functions() { return kFunctions; }
+std::span<const Function> reduction_functions() { return kReductionFunctions; }
 
 }  // namespace kiln::golden

@@ -7,7 +7,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -189,5 +189,5 @@ INSTANTIATE_TEST_SUITE_P(Ways, Cases, ::testing::Values(Way::eager, Way::compile
                                                              : "graphs";
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

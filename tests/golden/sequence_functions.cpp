@@ -51,7 +51,7 @@ Value run_attention(const Bound& b) {
   return List{r.output, o.need_weights ? Value(r.weights) : Value()};
 }
 
-constexpr Function kFunctions[] = {
+constexpr Function kSequenceFunctions[] = {
     {"F.multi_head_attention_forward",
      "query key value embed_dim num_heads in_proj_weight in_proj_bias bias_k bias_v add_zero_attn dropout_p "
      "out_proj_weight out_proj_bias need_weights=True",
@@ -74,6 +74,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> sequence_functions() { return kFunctions; }
+std::span<const Function> sequence_functions() { return kSequenceFunctions; }
 
 }  // namespace kiln::golden

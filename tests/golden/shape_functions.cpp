@@ -70,7 +70,7 @@ Value expanded(const Bound& b) { return expand(b["x"].tensor(), sizes_of(b)); }
 Value permuted(const Bound& b) { return permute(b["x"].tensor(), sizes_of(b)); }
 Value flipped(const Bound& b) { return flip(b["x"].tensor(), b["dims"].integers()); }
 
-constexpr Function kFunctions[] = {
+constexpr Function kShapeFunctions[] = {
     {"F.one_hot", "x classes=-1",
      [](const Bound& b) -> Value { return one_hot(b["x"].tensor(), b["classes"].integer()); }},
     {"torch.as_strided", "x sizes strides offset=0",
@@ -190,6 +190,6 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-std::span<const Function> shape_functions() { return kFunctions; }
+std::span<const Function> shape_functions() { return kShapeFunctions; }
 
 }  // namespace kiln::golden

@@ -9,7 +9,7 @@
 #include "tests/golden/split_models.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 /// A table as the files write it: [[bytes, [names]], ...] in forward order.
 Json buckets_of(const BucketTable& t) {
@@ -413,5 +413,5 @@ TEST(SplitGolden, MaskedLanguageModel) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

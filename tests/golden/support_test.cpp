@@ -11,7 +11,7 @@
 #include "ir/base/options.h"
 
 namespace kiln::golden {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 const double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -83,5 +83,5 @@ TEST(GoldenSupport, FolderFollowsTheSwitch) {
   EXPECT_EQ(load("ops")["family"], "ops");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::golden

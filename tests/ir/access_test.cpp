@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using loop::Axis;
 using loop::AxisRole;
@@ -101,5 +101,5 @@ TEST(Access, CoversWantsEveryElementOnce) {
   EXPECT_FALSE(covers(x, Dim(12), axes, order));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -360,5 +360,5 @@ TEST(Autodiff, RegionsGiveGradientsOfSeveralResults) {
   EXPECT_EQ(numbers(interpret(g, at)[0]), Numbers{2 * 15 * 5});
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::vector<int64_t> values(const BucketLayout& b) {
   std::vector<int64_t> out;
@@ -36,5 +36,5 @@ TEST(BucketLayout, SizesMayBeSymbols) {
   EXPECT_EQ(b.total.eval({{"B", 10}}), 48);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -6,7 +6,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Lists = std::vector<std::vector<size_t>>;
 
@@ -127,5 +127,5 @@ TEST(Buckets, R48_BucketsFromElsewhereAreChecked) {
   EXPECT_EQ(check({{0}, {1}}), "buckets: parameter 2 is in no bucket; expected each in one");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "ir/access.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 
@@ -129,5 +129,5 @@ TEST(Footprint, AccessesOfAKernel) {
   EXPECT_EQ(touched({reach_of({{Dim(10), Dim(2)}, Dim(1)}, {4, 3})}), 12);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -6,10 +6,10 @@
 #include "ir/fuse.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string fused(std::string_view text) {
   const Graph g = parse_graph(text);
@@ -174,5 +174,5 @@ TEST(FusePrologue, RowsThatDoNotWalkAsOneStayInMemory) {
               Not(HasSubstr("prologue")));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

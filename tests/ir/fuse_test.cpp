@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::string fused(std::string_view text) {
   const Graph g = parse_graph(text);
@@ -318,5 +318,5 @@ TEST(Fuse, CheapProducersAreComputedAgain) {
   EXPECT_EQ(s.find("= %2\n"), std::string::npos) << s;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "ir/passes.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::fuzz_options;
 using testing::random_graph;
@@ -152,5 +152,5 @@ TEST(RandomGraph, IsTheSameForTheSameSeed) {
   EXPECT_NE(print(random_graph(1, fuzz_options(1))), print(random_graph(2, fuzz_options(1))));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

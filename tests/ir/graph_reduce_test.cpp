@@ -6,7 +6,7 @@
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::GraphCase;
 
@@ -58,5 +58,5 @@ TEST(ReduceGraph, ValuesStayTheSame) {
 )");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

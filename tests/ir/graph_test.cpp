@@ -7,7 +7,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Ints = std::vector<int64_t>;
 
@@ -203,5 +203,5 @@ TEST(Graph, TypesCarrySymbols) {
   EXPECT_THROW(build.emit(op("add"), {x, build.expand(build.constant(0, {DType::f32, {}}), {4, 4})}), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

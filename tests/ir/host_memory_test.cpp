@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr size_t kMegabyte = size_t{1} << 20;
 
@@ -41,9 +41,7 @@ TEST(HostMemory, KeepsNoMoreThanItsBound) {
   EXPECT_EQ(host_blocks_kept(), 0u);
 }
 
-TEST(HostMemory, ImpossibleSizesThrow) {
-  EXPECT_THROW(host_block(size_t{1} << 60), std::bad_alloc);
-}
+TEST(HostMemory, ImpossibleSizesThrow) { EXPECT_THROW(host_block(size_t{1} << 60), std::bad_alloc); }
 
 TEST(HostMemory, ThreadsTakeAndGive) {
   std::vector<std::thread> threads;
@@ -60,5 +58,5 @@ TEST(HostMemory, ThreadsTakeAndGive) {
   for (auto& t : threads) t.join();
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

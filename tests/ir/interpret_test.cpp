@@ -7,7 +7,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Numbers = std::vector<double>;
@@ -135,5 +135,5 @@ TEST(Interpret, MatmulOfTheRuntimeIsUsed) {
   EXPECT_EQ(numbers(out), Numbers{42});
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

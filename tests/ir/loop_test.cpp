@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln::loop {
-namespace {
+namespace KILN_FILE {
 
 /// store p1[at] = load p0[at] over the axes.
 Kernel copy(std::vector<Axis> axes, const Index& at) {
@@ -146,5 +146,5 @@ TEST(Loop, KernelsOfOtherPartsOfABufferAreOne) {
   EXPECT_EQ(rebase(kept, 0), (std::vector<int64_t>{0, 0}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::loop

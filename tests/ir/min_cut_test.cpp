@@ -7,7 +7,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -152,5 +152,5 @@ TEST(MinCut, DeepGraphsDoNotExhaustTheStack) {
   EXPECT_EQ(values_to_keep(g, reads, holding), (std::vector<Value>{v}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

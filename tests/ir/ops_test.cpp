@@ -11,7 +11,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -501,5 +501,5 @@ TEST(Ops, ExtremaOfNanTiesAndBool) {
   expect_values(value(op("amax"), {tensor(DType::f32, {0, 2}, {})}, {Ints{1}}), {});
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

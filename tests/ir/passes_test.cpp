@@ -9,7 +9,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -239,5 +239,5 @@ TEST(PassesFuzz, EveryOpOccursAndEveryGraphReadsBack) {
   for (const OpDef* d : all_ops()) EXPECT_GT(seen[d->name], 0) << d->name;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "ir/base/hash.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr size_t kHeader = 21;  // magic, version, checksum
 
@@ -175,5 +175,5 @@ TEST(Plan, NamesOtherVersionsAndFaults) {
   EXPECT_EQ(plan_fault(p), "first guarded launch of plan 0 is out of range; got 2, expected below 2");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

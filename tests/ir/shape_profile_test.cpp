@@ -7,7 +7,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Sizes = std::vector<int64_t>;
 
@@ -125,5 +125,5 @@ TEST(ShapeProfile, DamagedTextIsRefused) {
   for (size_t n = 1; n < good.size(); ++n) EXPECT_NE(fault(good.substr(0, n)), "") << n << " bytes";
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

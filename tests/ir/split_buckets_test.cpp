@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Taken = std::vector<std::vector<int>>;
 
@@ -123,5 +123,5 @@ TEST(SplitBuckets, B06_TheFirstCapIsNotTheLarger) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

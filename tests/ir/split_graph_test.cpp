@@ -7,7 +7,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -154,5 +154,5 @@ TEST(SplitGraph, RandomGraphsGiveWhatTheyGiveWhole) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include <thread>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 
@@ -418,5 +418,5 @@ TEST(Agreement, CommunicatorsOfOneGroupCountApart) {
   EXPECT_THAT(got, ::testing::Each("222 1 2"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::string names() { return "%7 (3.0 MiB)"; }
 
@@ -97,7 +97,7 @@ TEST(Arena, GuardSeesTheFirstByteBehindTheEnd) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::internal);
-    EXPECT_THAT(e.what(), testing::HasSubstr("wrote 63 bytes behind the end of the arena of 101 bytes"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("wrote 63 bytes behind the end of the arena of 101 bytes"));
   }
 }
 
@@ -161,5 +161,5 @@ TEST(Arena, ManyThreadsLease) {
   EXPECT_EQ(pool.stats().in_use, 0u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -16,7 +16,7 @@
 #include "runtime/thread_pool.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// A matrix batch in a buffer with any strides, and room around it to see stray writes.
 template <typename T>
@@ -105,8 +105,8 @@ void expect_product(Layout la, Layout lb, Layout lc, int64_t batch, int64_t m, i
 }
 
 template <typename T>
-class Matmul : public testing::Test {};
-using Types = testing::Types<float, double, int32_t, int64_t, uint8_t>;
+class Matmul : public ::testing::Test {};
+using Types = ::testing::Types<float, double, int32_t, int64_t, uint8_t>;
 TYPED_TEST_SUITE(Matmul, Types);
 
 TYPED_TEST(Matmul, EveryKindOfStride) {
@@ -268,5 +268,5 @@ TEST(Builtins, CopyAndFillInChunks) {
   EXPECT_EQ(to[1000], 'x');
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// Launches by letters: 'S' a launch of one task, 'P' one of many; a space before a letter is a declared
 /// barrier.
@@ -145,5 +145,5 @@ TEST(BoundPlans, KeepsTheSizesOfTheLastCalls) {
   EXPECT_THROW(plans.get({}), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

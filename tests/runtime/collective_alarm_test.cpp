@@ -10,7 +10,7 @@
 #include "runtime/store_local.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// What one rank has heard.
 class Rank {
@@ -108,5 +108,5 @@ TEST(CollectiveAlarm, NoticesALostRank) {
   EXPECT_EQ(a.heard(), "rank 1 gave up on barrier #4");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

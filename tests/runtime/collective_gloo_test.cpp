@@ -10,7 +10,7 @@
 #include "tests/runtime/collective_suite.h"
 
 namespace kiln::testing {
-namespace {
+namespace KILN_FILE {
 
 using Clock = std::chrono::steady_clock;
 
@@ -311,5 +311,5 @@ TEST(GlooProcesses, AfterTheLastCollectiveNobodyIsMissed) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::testing

@@ -2,7 +2,7 @@
 #include "tests/runtime/collective_suite.h"
 
 namespace kiln::testing {
-namespace {
+namespace KILN_FILE {
 
 INSTANTIATE_TEST_SUITE_P(Local, Collectives, ::testing::Values(Backend{"local", make_local_groups}),
                          backend_name);
@@ -16,5 +16,5 @@ TEST(LocalGroups, NeedARank) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::testing

@@ -14,7 +14,7 @@
 #include "tests/runtime/cuda/fake_nccl.h"
 
 namespace kiln::testing {
-namespace {
+namespace KILN_FILE {
 
 /// Memory of the host that has its like on the device while collectives use it.
 struct Mirror {
@@ -565,5 +565,5 @@ TEST(NcclGroup, ABarrierIsNotCaptured) {
   });
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::testing

@@ -4,7 +4,7 @@
 #include "runtime/collective.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(NoGloo, SaysHowToGetIt) {
   try {
@@ -18,5 +18,5 @@ TEST(NoGloo, SaysHowToGetIt) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -16,7 +16,7 @@
 #include "runtime/profiler.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 // Kernels by hand: each task is a chunk of kChunk elements; dims = {n}.
 constexpr int64_t kChunk = 100;
@@ -162,8 +162,8 @@ TEST(Executor, SameBitsForAnyNumberOfThreads) {
 TEST(Executor, ComputesThePlan) {
   const Executable exe(chain(3, 1), resolve);
   const Result r = run(exe, 3, 2);
-  EXPECT_THAT(r.y, testing::ElementsAre(testing::FloatEq(1.6875f), testing::FloatEq(1.68975f),
-                                        testing::FloatEq(1.692f)));
+  EXPECT_THAT(r.y, ::testing::ElementsAre(::testing::FloatEq(1.6875f), ::testing::FloatEq(1.68975f),
+                                          ::testing::FloatEq(1.692f)));
 }
 
 /// Every task of every part is some thread's, and no other's, wherever the threads cut.
@@ -343,18 +343,18 @@ TEST(Executor, RefusesUnsoundPlans) {
   Plan p = chain(10, 1);
   p.kernels[1].symbol = "none";
   EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
-              testing::HasSubstr("no kernel named none"));
+              ::testing::HasSubstr("no kernel named none"));
   p.kernels[1] = {true, "none"};
   EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
-              testing::HasSubstr("no builtin named none"));
+              ::testing::HasSubstr("no builtin named none"));
   p = chain(10, 1);
   p.launches[0].kernel = 77;
   EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
-              testing::HasSubstr("kernel of launch 0"));
+              ::testing::HasSubstr("kernel of launch 0"));
   p = chain(10, 1);
   p.arena_bytes = p.buffers[2].bytes;
   EXPECT_THAT(error_of([&] { Executable(p, resolve); }, ErrorKind::internal),
-              testing::HasSubstr("buffer 3 (%2) ends at"));
+              ::testing::HasSubstr("buffer 3 (%2) ends at"));
 }
 
 TEST(Executor, FindsWritesBehindTheArena) {
@@ -366,7 +366,7 @@ TEST(Executor, FindsWritesBehindTheArena) {
   p.launches = {{0, {0}, {1}, -1, -1, true, -1}};
   const Executable exe(p, resolve);
   EXPECT_THAT(error_of([&] { exe.run({}); }, ErrorKind::internal),
-              testing::HasSubstr("behind the end of the arena"));
+              ::testing::HasSubstr("behind the end of the arena"));
   EXPECT_EQ(ArenaPool::shared().stats().in_use, 0u);
 }
 
@@ -378,8 +378,8 @@ TEST(Executor, OutOfMemoryNamesTheLargestBuffers) {
                {BufferKind::arena, DType::f32, -1, 2, 0, "%large"}};
   const Executable exe(p, resolve);
   const std::string e = error_of([&] { exe.run({}); }, ErrorKind::device);
-  EXPECT_THAT(e, testing::HasSubstr("arena: out of memory; asked for 67108864.0 MiB"));
-  EXPECT_THAT(e, testing::HasSubstr("largest buffers: %large (67108864.0 MiB), %small (3.0 MiB)"));
+  EXPECT_THAT(e, ::testing::HasSubstr("arena: out of memory; asked for 67108864.0 MiB"));
+  EXPECT_THAT(e, ::testing::HasSubstr("largest buffers: %large (67108864.0 MiB), %small (3.0 MiB)"));
 }
 
 TEST(Executor, ConstantsAreAligned) {
@@ -410,12 +410,12 @@ TEST(Executor, ProfilesEveryLaunch) {
     if (e.name == "flip") {
       EXPECT_EQ(e.launches, 18);
       EXPECT_EQ(e.bytes, 18 * 4000.0);
-      EXPECT_THAT(e.sources, testing::ElementsAre(4));
+      EXPECT_THAT(e.sources, ::testing::ElementsAre(4));
     }
   }
   EXPECT_EQ(launches, 27);
   EXPECT_EQ(profiler.calls(), 3);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(HostAddress, PlacesTravelAsText) {
   const HostPlace here = HostPlace::here();
@@ -38,5 +38,5 @@ TEST(HostAddress, TellsAddressesFromNames) {
   EXPECT_NE(std::find(names.begin(), names.end(), "lo"), names.end());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

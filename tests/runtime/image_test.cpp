@@ -10,9 +10,9 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A real shared object to damage: the math library this test runs with.
 std::string some_library() {
@@ -64,5 +64,5 @@ TEST(LoadedImage, MissingKernelIsNamedAndMovesKeepTheImage) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

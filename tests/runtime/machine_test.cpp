@@ -6,7 +6,7 @@
 #include <chrono>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(Machine, MeasuresOnceAndRemembers) {
   const MachineLimits one = machine_limits(1);
@@ -27,5 +27,5 @@ TEST(Machine, LimitIsTheSlowerOfArithmeticAndMemory) {
   EXPECT_EQ(MachineLimits{}.seconds(20, 50), 0.0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "runtime/machine.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 Plan sample() {
   Plan p;
@@ -34,7 +34,7 @@ TEST(Profiler, AddsLaunchesOfOneName) {
   EXPECT_DOUBLE_EQ(e[1].seconds, 8e-6);
   EXPECT_EQ(e[1].bytes, 12e6);
   EXPECT_EQ(e[1].flops, 2e6);
-  EXPECT_THAT(e[1].sources, testing::ElementsAre(4, 2, 9));
+  EXPECT_THAT(e[1].sources, ::testing::ElementsAre(4, 2, 9));
   profiler.reset();
   EXPECT_TRUE(profiler.entries().empty());
   EXPECT_EQ(profiler.calls(), 0);
@@ -51,7 +51,7 @@ TEST(Profiler, PrintsATable) {
             "copy                         1        100.0     100.00  10.0%        -         -       -\n"
             "(between launches)           1        100.0     100.00  10.0%        -         -       -\n"
             "total 1000.0 us in 1 calls on 2 threads, 40% of the machine's limit\n");
-  EXPECT_THAT(Profiler().table({}), testing::HasSubstr("total 0.0 us in 0 calls"));
+  EXPECT_THAT(Profiler().table({}), ::testing::HasSubstr("total 0.0 us in 0 calls"));
 }
 
 TEST(Profiler, PrintsNoLimitOfTheCpuForAGpu) {
@@ -60,8 +60,8 @@ TEST(Profiler, PrintsNoLimitOfTheCpuForAGpu) {
   Profiler profiler;
   profiler.record(plan, dims, ns, 1'000'000, Device::cuda(1));
   const std::string text = profiler.table({2, 1e12, 15e9});
-  EXPECT_THAT(text, testing::HasSubstr("7.5       1.2       -\n"));
-  EXPECT_THAT(text, testing::EndsWith("total 1000.0 us in 1 calls on cuda:1\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("7.5       1.2       -\n"));
+  EXPECT_THAT(text, ::testing::EndsWith("total 1000.0 us in 1 calls on cuda:1\n"));
 }
 
 TEST(Profiler, WantsATimeForEveryLaunch) {
@@ -71,5 +71,5 @@ TEST(Profiler, WantsATimeForEveryLaunch) {
   EXPECT_THROW(profiler.record(plan, dims, ns, 1), Error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include <numeric>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 template <typename T>
 T reduce(std::vector<T> values, ReduceOp op) {
@@ -59,5 +59,5 @@ TEST(Reduce, InPlace) {
   EXPECT_EQ(a[4999], 5000);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

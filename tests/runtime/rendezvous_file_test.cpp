@@ -16,7 +16,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 
@@ -111,5 +111,5 @@ TEST_F(RendezvousFiles, AFolderThatIsNotThere) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

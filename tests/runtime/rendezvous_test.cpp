@@ -12,7 +12,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
@@ -274,5 +274,5 @@ TEST(Rendezvous, OnlySomeAreSet) {
               HasSubstr("SLURM_PROCID is not set, but SLURM_LAUNCH_NODE_IPADDR is"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include <set>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// A socket bound to `port` of the loopback interface or of all; -1, when that is refused.
 int bound(int port, uint32_t interface, bool reuse) {
@@ -43,5 +43,5 @@ TEST(ReservedPort, EveryoneGetsAnother) {
   EXPECT_EQ((std::set<int>{a.number(), b.number(), c.number()}).size(), 3u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

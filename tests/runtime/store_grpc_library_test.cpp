@@ -11,7 +11,7 @@
 #include "runtime/store_grpc.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::string error_of(const std::function<void()>& f) {
   try {
@@ -45,7 +45,7 @@ TEST(GrpcLibrary, SaysWhyItCannotBeUsed) {
                 "(rebuild it, or unset KILN_RPC_LIBRARY)",
                 rpc::kAbiVersion));
   EXPECT_THAT(errors_with(KILN_STALE_RPC),
-              testing::HasSubstr(fmt::format("got version {}, expected", rpc::kAbiVersion + 1)));
+              ::testing::HasSubstr(fmt::format("got version {}, expected", rpc::kAbiVersion + 1)));
 }
 
 #else
@@ -59,5 +59,5 @@ TEST(GrpcLibrary, ABuildWithoutItSaysSo) {
 
 #endif
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

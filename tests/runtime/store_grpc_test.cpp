@@ -22,11 +22,11 @@
 extern char** environ;
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace std::chrono_literals;  // NOLINT
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 double seconds_of(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -42,7 +42,7 @@ StoreWorld grpc_world(int size) {
   return world;
 }
 
-INSTANTIATE_TEST_SUITE_P(Grpc, StoreSuite, testing::Values(grpc_world));
+INSTANTIATE_TEST_SUITE_P(Grpc, StoreSuite, ::testing::Values(grpc_world));
 
 // A store_member, and what it says.
 class Member {
@@ -336,5 +336,5 @@ TEST(GrpcStore, AnswersSoon) {
   EXPECT_LT(took[150], 0.01);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

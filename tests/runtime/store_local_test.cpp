@@ -4,7 +4,7 @@
 #include "tests/runtime/store_suite.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 StoreWorld local_world(int size) {
   const auto store = std::make_shared<LocalStore>();
@@ -13,7 +13,7 @@ StoreWorld local_world(int size) {
           }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Local, StoreSuite, testing::Values(local_world));
+INSTANTIATE_TEST_SUITE_P(Local, StoreSuite, ::testing::Values(local_world));
 
 TEST(LocalStore, NobodyWhoLeavesIsLost) {
   const auto store = make_local_store();
@@ -21,5 +21,5 @@ TEST(LocalStore, NobodyWhoLeavesIsLost) {
   EXPECT_TRUE(store->lost().empty());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -17,7 +17,7 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(ThreadPool, RunsEveryShareOnce) {
   ThreadPool pool;
@@ -264,5 +264,5 @@ TEST(ParallelFor, AForkedChildGetsItsOwnPoolAndExits) {
 }
 #endif
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

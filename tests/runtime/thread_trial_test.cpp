@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 struct Count {
   int alone = 0, team = 0;
@@ -57,5 +57,5 @@ TEST(ThreadTrial, TheFirstCallsMayBeCold) {
   EXPECT_EQ(trial.choose(2), 1);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

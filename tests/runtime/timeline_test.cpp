@@ -19,7 +19,7 @@
 #include <thread>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Json = nlohmann::json;
 
@@ -182,5 +182,5 @@ TEST(Timeline, AFullDiskEndsIt) {
   EXPECT_LT(named(events, "next").size(), 20u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

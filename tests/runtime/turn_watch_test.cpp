@@ -11,7 +11,7 @@
 #include <thread>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace std::chrono_literals;
 
@@ -157,5 +157,5 @@ TEST(TurnWatch, LivesWithoutAStore) {
   EXPECT_EQ(zero.heard(0ms), "nothing");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "runtime/reduce.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 // Gradients of two ranks: usual ones, what f16 cannot hold or only coarsely, ties, infinities and NaN.
 constexpr uint32_t kFirst[] = {0x3dcccccd, 0xbe4ccccd, 0x3f800000, 0x40400000, 0x477fe000, 0x477fef00,
@@ -123,5 +123,5 @@ TEST(Wire, HalvesAreSentAsOthersAre) {
   EXPECT_EQ(static_cast<float>(m[1]), std::numeric_limits<float>::infinity());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

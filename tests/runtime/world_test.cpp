@@ -19,7 +19,7 @@
 #include "runtime/reserved_port.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::AllOf;
 using ::testing::Each;
@@ -304,5 +304,5 @@ TEST_F(WorldOfDevices, EachRankHasTheGpuOfItsNumber) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

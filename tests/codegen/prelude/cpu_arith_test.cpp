@@ -13,19 +13,25 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::build_kernels;
 using testing::kernel_text;
 
 constexpr int kWidths[] = {1, 4, 8, 16};
 
-template <typename T> constexpr const char* kName = "";
-template <> constexpr const char* kName<float> = "f32";
-template <> constexpr const char* kName<double> = "f64";
-template <> constexpr const char* kName<int32_t> = "i32";
-template <> constexpr const char* kName<int64_t> = "i64";
-template <> constexpr const char* kName<uint8_t> = "u8";
+template <typename T>
+constexpr const char* kName = "";
+template <>
+constexpr const char* kName<float> = "f32";
+template <>
+constexpr const char* kName<double> = "f64";
+template <>
+constexpr const char* kName<int32_t> = "i32";
+template <>
+constexpr const char* kName<int64_t> = "i64";
+template <>
+constexpr const char* kName<uint8_t> = "u8";
 
 template <typename T>
 bool same(T a, T b) {
@@ -59,10 +65,9 @@ void expect_equal(const std::string& expression, const std::vector<In>& values,
     const int64_t n = static_cast<int64_t>(a.size());
     image.kernel(name)(buffers, &n, 0, 1, nullptr);
     for (size_t i = 0; i < y.size(); ++i) {
-      ASSERT_TRUE(same(y[i], want(a[i], b[i])))
-          << fmt::format("{} of {} {}, {}: {}, not {}", expression, kName<In>, a[i], b[i], y[i], want(a[i],
-                                                                                                      b[i]))
-          << " in " << name;
+      ASSERT_TRUE(same(y[i], want(a[i], b[i]))) << fmt::format("{} of {} {}, {}: {}, not {}", expression,
+                                                               kName<In>, a[i], b[i], y[i], want(a[i], b[i]))
+                                                << " in " << name;
     }
   }
 }
@@ -81,9 +86,25 @@ std::vector<T> integers() {
 template <typename T>
 std::vector<T> floats() {
   using L = std::numeric_limits<T>;
-  std::vector<T> v = {0, L::denorm_min(), L::min(), L::max(), L::infinity(), L::quiet_NaN(), 0.5, 1, 1.5,
-                      2, 3,
-                      T(0.1), T(1e-3), T(1e10), T(1e30), 7, 255, 256, T(16777216)};
+  std::vector<T> v = {0,
+                      L::denorm_min(),
+                      L::min(),
+                      L::max(),
+                      L::infinity(),
+                      L::quiet_NaN(),
+                      0.5,
+                      1,
+                      1.5,
+                      2,
+                      3,
+                      T(0.1),
+                      T(1e-3),
+                      T(1e10),
+                      T(1e30),
+                      7,
+                      255,
+                      256,
+                      T(16777216)};
   std::mt19937_64 random(5);
   for (int i = 0; i < 30; ++i) v.push_back(std::ldexp(T(1 + random() % 1000000), int(random() % 60) - 40));
   for (size_t i = 0, n = v.size(); i < n; ++i) v.push_back(-v[i]);
@@ -126,9 +147,8 @@ void check_integers() {
     const T m = rest(a, b);
     return b != 0 && m != 0 && (b < 0) != (m < 0) ? T(cut(a, b) - 1) : cut(a, b);
   });
-  expect_equal<T, T>("kn::shift_left(a, c)", v, [](T a, T n) {
-    return n < 0 || n >= kBits ? T(0) : T(static_cast<uint64_t>(a) << n);
-  });
+  expect_equal<T, T>("kn::shift_left(a, c)", v,
+                     [](T a, T n) { return n < 0 || n >= kBits ? T(0) : T(static_cast<uint64_t>(a) << n); });
   expect_equal<T, T>("kn::shift_right(a, c)", v, [](T a, T n) {
     if (n < 0 || n >= kBits) return T(a < 0 ? -1 : 0);
     return T(a >> n);
@@ -165,9 +185,8 @@ void check_floats() {
     const T whole = std::floor(q);
     return q - whole > T(0.5) ? whole + 1 : whole;
   });
-  expect_equal<T, T>("kn::select(kn::lt(a, c) | kn::isnan(a) & !kn::isinf(c), a, c)", v, [](T a, T b) {
-    return a < b || (std::isnan(a) && !std::isinf(b)) ? a : b;
-  });
+  expect_equal<T, T>("kn::select(kn::lt(a, c) | kn::isnan(a) & !kn::isinf(c), a, c)", v,
+                     [](T a, T b) { return a < b || (std::isnan(a) && !std::isinf(b)) ? a : b; });
 }
 
 TEST(CpuArith, FloatsDivideAsPyTorchSays) {
@@ -198,8 +217,8 @@ TEST(CpuArith, ComparesAndConverts) {
   const std::vector<float> small = {0, 1.9f, -1.9f, 255, 100.5f, -1, 2147483520.0f};
   expect_equal<float, int32_t>("kn::convert<kn::i32>(a)", small, [](float a, float) { return int32_t(a); });
   expect_equal<float, int64_t>("kn::convert<kn::i64>(a)", small, [](float a, float) { return int64_t(a); });
-  expect_equal<float, uint8_t>("kn::convert<kn::u8>(a)", small, [](float a,
-                                                                   float) { return uint8_t(int32_t(a)); });
+  expect_equal<float, uint8_t>("kn::convert<kn::u8>(a)", small,
+                               [](float a, float) { return uint8_t(int32_t(a)); });
   expect_equal<int64_t, int32_t>("kn::convert<kn::i32>(a)", integers<int64_t>(),
                                  [](int64_t a, int64_t) { return int32_t(a); });
 }
@@ -207,13 +226,13 @@ TEST(CpuArith, ComparesAndConverts) {
 TEST(CpuReduce, SumsAsATreeOfHalves) {
   for (const int w : kWidths) {
     const std::string load = fmt::format("auto v = kn::load<{}>((const kn::f32*)b[0]);\n", w);
-    const LoadedImage image = build_kernels(
-        kernel_text("f", load + "auto* y = (kn::f32*)b[1];\n"
-                                "y[0] = kn::reduce_sum(v); y[1] = kn::reduce_max(v);\n"
-                                "y[2] = kn::reduce_min(v); y[3] = kn::reduce_prod(v);\n"
-                                "auto m = kn::gt(v, (decltype(v))(0.0f));\n"
-                                "y[4] = kn::any(m); y[5] = kn::all(m); y[6] = kn::count(m);"),
-        {"f"});
+    const LoadedImage image =
+        build_kernels(kernel_text("f", load + "auto* y = (kn::f32*)b[1];\n"
+                                              "y[0] = kn::reduce_sum(v); y[1] = kn::reduce_max(v);\n"
+                                              "y[2] = kn::reduce_min(v); y[3] = kn::reduce_prod(v);\n"
+                                              "auto m = kn::gt(v, (decltype(v))(0.0f));\n"
+                                              "y[4] = kn::any(m); y[5] = kn::all(m); y[6] = kn::count(m);"),
+                      {"f"});
     std::mt19937 random(11);
     for (int round = 0; round < 50; ++round) {
       std::vector<float> x(static_cast<size_t>(w));
@@ -245,7 +264,8 @@ TEST(CpuRandom, EqualsTheHostBitForBit) {
     const LoadedImage image = build_kernels(
         kernel_text("f",
                     fmt::format("for (kn::i64 i = 0; i < d[3]; i += {0}) kn::store<{0}>((kn::f32*)b[0] + i, "
-                                     "kn::philox_uniform(d[0], d[1], kn::iota<{0}>(d[2] + i)));", w)),
+                                "kn::philox_uniform(d[0], d[1], kn::iota<{0}>(d[2] + i)));",
+                                w)),
         {"f"});
     for (const int64_t seed : {int64_t{0}, int64_t{42}, int64_t{-1}, int64_t{0x123456789abcdef}})
       for (const int64_t offset : {int64_t{0}, int64_t{3}, int64_t{1} << 40})
@@ -262,5 +282,5 @@ TEST(CpuRandom, EqualsTheHostBitForBit) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

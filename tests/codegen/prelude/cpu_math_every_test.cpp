@@ -10,7 +10,7 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 // The largest distance over the bit patterns d[0], d[0] + d[2], ... below d[1], in units in the last place;
 // and the pattern. Infinite where one side alone is NaN or where a zero has the wrong sign.
@@ -37,7 +37,8 @@ std::string distance_kernel(const Intrinsic& f) {
       if (m > worst) worst = m, at = i;
     }}
     *(kn::f64*)b[0] = worst;
-    *(kn::i64*)b[1] = at;)", f.cpu));
+    *(kn::i64*)b[1] = at;)",
+                                                      f.cpu));
 }
 
 struct Worst {
@@ -90,5 +91,5 @@ std::vector<Intrinsic> smooth_functions() {
 INSTANTIATE_TEST_SUITE_P(All, CpuMathEvery, ::testing::ValuesIn(smooth_functions()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

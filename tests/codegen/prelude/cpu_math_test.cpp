@@ -12,7 +12,7 @@
 #include "tests/codegen/prelude/special_truth.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::build_kernels;
 using testing::kernel_text;
@@ -215,5 +215,5 @@ TEST_P(CpuMath, StaysWithinItsBound) {
 INSTANTIATE_TEST_SUITE_P(All, CpuMath, ::testing::ValuesIn(intrinsics().begin(), intrinsics().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

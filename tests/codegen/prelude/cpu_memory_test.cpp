@@ -12,7 +12,7 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::build_kernels;
 using testing::kernel_text;
@@ -48,27 +48,40 @@ class GuardedBytes {
 void put(const Storage& s, uint8_t* at, int i) {
   const std::string_view name = s.name;
   const int v = name == "b8" ? (i * 7 / 3) % 2 : (i * 37) % 120 + 1;
-  if (name == "f32") { const float x = static_cast<float>(v); std::memcpy(at, &x, 4); }
-  else if (name == "f64") { const double x = v; std::memcpy(at, &x, 8); }
-  else if (name == "i32") { const int32_t x = v - 60; std::memcpy(at, &x, 4); }
-  else if (name == "i64") { const int64_t x = v - 60; std::memcpy(at, &x, 8); }
-  else if (name == "f16") { const Half x(static_cast<float>(v)); std::memcpy(at, &x, 2); }
-  else if (name == "bf16") { const BFloat16 x(static_cast<float>(v)); std::memcpy(at, &x, 2); }
-  else *at = static_cast<uint8_t>(v);
+  if (name == "f32") {
+    const float x = static_cast<float>(v);
+    std::memcpy(at, &x, 4);
+  } else if (name == "f64") {
+    const double x = v;
+    std::memcpy(at, &x, 8);
+  } else if (name == "i32") {
+    const int32_t x = v - 60;
+    std::memcpy(at, &x, 4);
+  } else if (name == "i64") {
+    const int64_t x = v - 60;
+    std::memcpy(at, &x, 8);
+  } else if (name == "f16") {
+    const Half x(static_cast<float>(v));
+    std::memcpy(at, &x, 2);
+  } else if (name == "bf16") {
+    const BFloat16 x(static_cast<float>(v));
+    std::memcpy(at, &x, 2);
+  } else *at = static_cast<uint8_t>(v);
 }
 
 std::string copy_kernels(const Storage& s, int w, std::vector<std::string>& names) {
   const auto add = [&](const char* what, const std::string& body) {
     names.push_back(fmt::format("{}_{}_{}", what, s.name, w));
-    return kernel_text(names.back(),
-                       fmt::format("auto* x = (const kn::{0}*)b[0]; auto* y = (kn::{0}*)b[1];\n{1}",
-                                                 s.name, body));
+    return kernel_text(
+        names.back(),
+        fmt::format("auto* x = (const kn::{0}*)b[0]; auto* y = (kn::{0}*)b[1];\n{1}", s.name, body));
   };
   return add("whole", fmt::format("kn::store<{0}>(y, kn::load<{0}>(x));", w)) +
          add("part", fmt::format("kn::store_n<{0}>(y, d[0], kn::load_n<{0}>(x, d[0]));", w)) +
          add("strided", fmt::format("kn::store_strided<{0}>(y, d[1], kn::load_strided<{0}>(x, d[1]));", w)) +
          add("strided_part", fmt::format("kn::store_strided_n<{0}>(y, d[1], d[0], "
-                                         "kn::load_strided_n<{0}>(x, d[1], d[0]));", w)) +
+                                         "kn::load_strided_n<{0}>(x, d[1], d[0]));",
+                                         w)) +
          add("tail_is_zero", fmt::format("kn::store<{0}>(y, kn::load_n<{0}>(x, d[0]));", w));
 }
 
@@ -133,18 +146,22 @@ INSTANTIATE_TEST_SUITE_P(All, CpuMemory, ::testing::ValuesIn(kStorages),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CpuGather, ReadsByIndexOnlyWhereTheMaskHolds) {
-  const LoadedImage image = build_kernels(
-      kernel_text("all", "kn::store<8>((kn::f32*)b[2], kn::gather((const kn::f32*)b[0], "
-                         "kn::load<8>((const kn::i64*)b[1])));") +
-          kernel_text("some", "auto i = kn::load<8>((const kn::i64*)b[1]);\n"
-                              "kn::store<8>((kn::f32*)b[2], kn::gather_if((const kn::f32*)b[0], i, "
-                              "kn::ge(i, (kn::Vec<kn::i64, 8>)(0l))));") +
-          kernel_text("few", "kn::store<8>((kn::f32*)b[2], kn::gather_n((const kn::f32*)b[0], "
-                             "kn::load<8>((const kn::i64*)b[1]), d[0]));") +
-          kernel_text("scatter", "auto i = kn::load<8>((const kn::i64*)b[1]);\n"
-                                 "kn::scatter_if((kn::f32*)b[2], i, kn::ge(i, (kn::Vec<kn::i64, 8>)(0l)), "
-                                 "kn::load<8>((const kn::f32*)b[0]));"),
-      {"all", "some", "few", "scatter"});
+  const LoadedImage image =
+      build_kernels(kernel_text("all",
+                                "kn::store<8>((kn::f32*)b[2], kn::gather((const kn::f32*)b[0], "
+                                "kn::load<8>((const kn::i64*)b[1])));") +
+                        kernel_text("some",
+                                    "auto i = kn::load<8>((const kn::i64*)b[1]);\n"
+                                    "kn::store<8>((kn::f32*)b[2], kn::gather_if((const kn::f32*)b[0], i, "
+                                    "kn::ge(i, (kn::Vec<kn::i64, 8>)(0l))));") +
+                        kernel_text("few",
+                                    "kn::store<8>((kn::f32*)b[2], kn::gather_n((const kn::f32*)b[0], "
+                                    "kn::load<8>((const kn::i64*)b[1]), d[0]));") +
+                        kernel_text("scatter",
+                                    "auto i = kn::load<8>((const kn::i64*)b[1]);\n"
+                                    "kn::scatter_if((kn::f32*)b[2], i, kn::ge(i, (kn::Vec<kn::i64, 8>)(0l)), "
+                                    "kn::load<8>((const kn::f32*)b[0]));"),
+                    {"all", "some", "few", "scatter"});
   float x[8] = {0, 10, 20, 30, 40, 50, 60, 70}, y[8];
   int64_t index[8] = {7, 0, 3, 3, 1, 6, 2, 5};
   void* buffers[] = {x, index, y};
@@ -167,10 +184,12 @@ TEST(CpuHalf, RoundsAsTheHostDoes) {
     const LoadedImage image = build_kernels(
         kernel_text("down",
                     fmt::format("for (kn::i64 i = 0; i < d[0]; i += 16) kn::store<16>((kn::{}*)b[1] + i, "
-                                        "kn::load<16>((const kn::f32*)b[0] + i));", type)) +
-            kernel_text("up",
-                fmt::format("for (kn::i64 i = 0; i < d[0]; i += 16) kn::store<16>((kn::f32*)b[1] + i, "
-                                          "kn::load<16>((const kn::{}*)b[0] + i));", type)),
+                                "kn::load<16>((const kn::f32*)b[0] + i));",
+                                type)) +
+            kernel_text(
+                "up", fmt::format("for (kn::i64 i = 0; i < d[0]; i += 16) kn::store<16>((kn::f32*)b[1] + i, "
+                                  "kn::load<16>((const kn::{}*)b[0] + i));",
+                                  type)),
         {"down", "up"});
     const bool brain = std::string_view(type) == "bf16";
     std::vector<float> x;
@@ -203,5 +222,5 @@ TEST(CpuHalf, RoundsAsTheHostDoes) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -14,7 +14,7 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::IsEmpty;
 using ::testing::IsSubsetOf;
@@ -28,9 +28,9 @@ std::string source(const char* type, bool with_library_calls) {
       std::string args;
       for (int i = 0; i < f.args; ++i)
         args += fmt::format("{}kn::load<{}>((const kn::{}*)b[{}])", i ? ", " : "", w, type, i);
-      text += testing::kernel_text(fmt::format("{}_{}", f.name, w),
-                                   fmt::format("kn::store_n<{}>((kn::{}*)b[3], d[0], {}({}));", w, type,
-                                               f.cpu, args));
+      text += testing::kernel_text(
+          fmt::format("{}_{}", f.name, w),
+          fmt::format("kn::store_n<{}>((kn::{}*)b[3], d[0], {}({}));", w, type, f.cpu, args));
     }
   }
   return text + testing::kernel_text("others", R"(
@@ -68,9 +68,8 @@ TEST_P(CpuPrelude, F32CallsNothing) {
 TEST_P(CpuPrelude, F64CallsTheNamedFunctionsOnly) {
   const std::vector<CpuSource> sources = {{"f64.cpp", source("f64", true), {}}};
   EXPECT_THAT(undefined_symbols(compile_objects(sources, GetParam(), 1)[0]),
-              IsSubsetOf({"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh",
-                          "erfc", "fmod",
-                          "lgamma_r", "log10", "log2", "pow", "sin", "sinh", "tan"}));
+              IsSubsetOf({"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erfc",
+                          "fmod", "lgamma_r", "log10", "log2", "pow", "sin", "sinh", "tan"}));
 }
 
 // Sums of eight AVX-512 truth values once kept the instruction selection of clang 19 busy forever.
@@ -97,5 +96,5 @@ INSTANTIATE_TEST_SUITE_P(All, CpuPrelude,
                            return name;
                          });
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::cuda_kernel;
 using testing::exact_words;
@@ -185,5 +185,5 @@ TEST(CudaReduce, SumsAsATreeOfHalves) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::cuda_kernel;
 using testing::SimKernels;
@@ -205,5 +205,5 @@ TEST(CudaMeetings, LanesInDifferentWordsAreAFault) {
   EXPECT_THROW(kernels.run("f", 32, 1, 0, {&x}, {}), std::runtime_error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "tests/codegen/prelude/cuda_words.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::cuda_kernel;
 using testing::exact_words;
@@ -164,5 +164,5 @@ TEST_F(CudaDevice, EveryWordCompilesForEveryArchitectureWithoutSpills) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::SimKernels;
 
@@ -86,5 +86,5 @@ TEST(CudaMath, FunctionsOfDoublesAreTheTablesToAFewUnits) {
       "f64", [](const Intrinsic& f, const double* a) { return f.f64(a); }, 3);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

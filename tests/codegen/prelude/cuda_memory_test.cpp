@@ -12,7 +12,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::cuda_kernel;
 using testing::SimKernels;
@@ -185,5 +185,5 @@ TEST(CudaMemoryFaults, AnAccessOfSixteenBytesWantsItsAlignment) {
     EXPECT_THROW(kernels.run(name, 1, 1, 64, {x}, {}), std::runtime_error) << name;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -7,7 +7,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::SimKernels;
 
@@ -66,5 +66,5 @@ TEST(CudaRandom, LanesWithPlacesAndDrawsOfTheirOwn) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

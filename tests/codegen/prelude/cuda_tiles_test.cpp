@@ -13,7 +13,7 @@
 #include "tests/codegen/sim_block.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::cuda_kernel;
 using testing::SimKernels;
@@ -235,5 +235,5 @@ TEST(CudaLdmatrix, ARowWantsItsAlignment) {
   EXPECT_THROW(kernels.run("f", 32, 1, 1024, {}, {}), std::runtime_error);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

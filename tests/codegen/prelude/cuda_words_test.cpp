@@ -20,7 +20,7 @@
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr int64_t kNothing = std::numeric_limits<int64_t>::min();  // a guard that holds
 
@@ -532,5 +532,5 @@ TEST_F(CudaWords, TilesAreMultiplied) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -14,7 +14,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::data {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -337,5 +337,5 @@ TEST(DataLoader, RaggedExamplesAreNamed) {
       "the same (pad them in the dataset, or in a `collate`)");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::data

@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::data {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 using testing::mat;
@@ -65,5 +65,5 @@ TEST(Dataset, RandomSplitIsAPartition) {
                "invalid: random_split (@): the lengths [11,-1] do not make up the 10 examples");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::data

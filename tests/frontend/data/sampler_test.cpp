@@ -10,7 +10,7 @@
 #include <numeric>
 
 namespace kiln::data {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -62,5 +62,5 @@ TEST(Sampler, ShuffledRanksAreDisjoint) {
   for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::data

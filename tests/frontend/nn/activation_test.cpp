@@ -7,7 +7,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -46,5 +46,5 @@ TEST(NnLoss, ModulesCallTheFunctions) {
   EXPECT_EQ(nn::CrossEntropyLoss().state_dict().size(), 0u);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -91,5 +91,5 @@ TEST(AdaptiveSoftmax, Refusals) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -12,7 +12,7 @@
 #include "tests/runtime/watched_group.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::Net;
@@ -345,5 +345,5 @@ TEST(BucketReducer, BackwardsInsideAndOutsideOfACallableAreNotMixed) {
   EXPECT_THAT(got[0], HasSubstr("come from backwards inside and outside of a compiled callable"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -7,7 +7,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Names = std::vector<std::string>;
@@ -81,5 +81,5 @@ TEST(NnContainer, ModulesThatOnlyReshape) {
   EXPECT_EQ(f(x).sizes(), (Sizes{2, 4, 3}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -73,5 +73,5 @@ TEST(ConvModules, Refusals) {
                "numbers, both channels multiples of groups");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

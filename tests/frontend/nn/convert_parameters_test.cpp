@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -40,5 +40,5 @@ TEST(ConvertParameters, Refusals) {
                "device");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

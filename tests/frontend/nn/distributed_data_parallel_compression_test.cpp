@@ -10,7 +10,7 @@
 #include "tests/frontend/nn/ranks.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::Net;
@@ -209,5 +209,5 @@ TEST(Compression, DoublesAreSentAsHalves) {
               Each(""));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -8,7 +8,7 @@
 #include "tests/runtime/cuda/fake_nccl.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::make_groups_with_gpus;
@@ -154,5 +154,5 @@ TEST(DistributedDataParallelOnGpus, AllRanksAreOnOne) {
                 HasSubstr("'fc0.weight' is on cpu, 'fc1.weight' on cuda:1 (move the module to one device)"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -12,7 +12,7 @@
 #include "tests/frontend/nn/divergence.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;
@@ -73,5 +73,5 @@ INSTANTIATE_TEST_SUITE_P(All, Divergence,
                          ::testing::Combine(::testing::Range(size_t{0}, scenarios().size()),
                                             ::testing::Values(0, 1)));
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -9,7 +9,7 @@
 #include "tests/frontend/nn/ranks.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::Net;
@@ -343,5 +343,5 @@ TEST(DistributedDataParallelState, NamesWithAndWithoutModuleAreToldApart) {
   EXPECT_EQ(trained.fc1.weight.to_vector<float>(), other.fc1.weight.to_vector<float>());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -13,7 +13,7 @@
 #include "tests/frontend/nn/ranks.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::kiln::testing::fill;
 using ::kiln::testing::Net;
@@ -380,5 +380,5 @@ TEST(DistributedDataParallel, IgnoredParametersStayTheRanksOwn) {
   EXPECT_NE(got[0], got[1]);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

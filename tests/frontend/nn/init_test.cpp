@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 namespace init = nn::init;
@@ -143,5 +143,5 @@ TEST(NnInit, Mistakes) {
                "dims with out a multiple of groups");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "frontend/ops.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 Tensor vec(std::vector<float> v, Sizes sizes) { return Tensor::from_vector(v, std::move(sizes)); }
 
@@ -158,5 +158,5 @@ TEST(Layers, ErrorsNameTheUsersLineInsideAModule) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

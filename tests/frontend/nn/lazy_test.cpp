@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Names = std::vector<std::string>;
@@ -101,5 +101,5 @@ TEST(NnLazy, TheFirstCallIsOutsideCompiledCallables) {
   EXPECT_TRUE(net.head.weight.grad().defined());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

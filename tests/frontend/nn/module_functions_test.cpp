@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -460,5 +460,5 @@ TEST(NnModules, EveryNameOfTorchIsThereOrIsSaidNotToBe) {
   EXPECT_EQ(there, compiled);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -143,11 +143,10 @@ TEST(Module, LoadWithoutStrictReportsWhatItLeftOut) {
   EXPECT_EQ(keys.mismatched_keys, (Names{"weight"}));
   EXPECT_EQ(values(m.bias), (Floats{1}));
   EXPECT_TRUE(m.load_state_dict(m.state_dict()).empty());
-  EXPECT_EQ(
-      error_of([&] {
-        m.load_state_dict({{"bias", zeros({1})}, {"bias", zeros({1})}}, false, Loc("net.cpp", 42));
-      }),
-      "invalid: load_state_dict (net.cpp:42): the state does not fit the module\n  given twice: bias");
+  EXPECT_EQ(error_of([&] {
+              m.load_state_dict({{"bias", zeros({1})}, {"bias", zeros({1})}}, false, Loc("net.cpp", 42));
+            }),
+            "invalid: load_state_dict (net.cpp:42): the state does not fit the module\n  given twice: bias");
   EXPECT_EQ(values(m.bias), (Floats{1}));
 }
 
@@ -297,5 +296,5 @@ TEST_P(Hooks, TensorHookOnAnInputAppearsAndGoes) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, Hooks, ::testing::Values(Backend::reference, Backend::native));
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::nn {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 
@@ -185,5 +185,5 @@ TEST(Module, Mistakes) {
   EXPECT_EQ(error_of([] { Bad bad; }), "invalid: register_module: bad name 'a.b'");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nn

@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -111,5 +111,5 @@ TEST_P(CompiledTree, FrozenPartsGetNoGradients) {
 }
 INSTANTIATE_TEST_SUITE_P(Backends, CompiledTree, ::testing::Values(Backend::reference, Backend::native));
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Names = std::vector<std::string>;
@@ -173,5 +173,5 @@ TEST_P(CompiledParametrize, TrainsAsEagerAndEvaluates) {
 INSTANTIATE_TEST_SUITE_P(Backends, CompiledParametrize,
                          ::testing::Values(Backend::reference, Backend::native));
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

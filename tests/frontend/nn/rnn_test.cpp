@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Names = std::vector<std::string>;
@@ -132,5 +132,5 @@ TEST(NnRnn, Mistakes) {
                "invalid: gru (@): got w_ih of layer 0 f32[12,3], expected f32[12,2] for x f32[5,2,2]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Names = std::vector<std::string>;
@@ -214,5 +214,5 @@ TEST(TransformerMistakes, NegativeNumbersOfLayers) {
             "invalid: TransformerDecoder: num_layers is -1, expected at least 0");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

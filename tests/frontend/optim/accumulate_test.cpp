@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::doubles;
 using kiln::testing::error_of;
@@ -111,5 +111,5 @@ TEST(GradientAccumulation, Mistakes) {
             "invalid: GradientAccumulation: steps is 0, expected at least 1");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -130,5 +130,5 @@ TEST(AdagradFamily, Refusals) {
             "invalid: Adafactor: d is 0.5, expected at least 1");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -139,5 +139,5 @@ TEST(AdamFamily, Refusals) {
   EXPECT_EQ(error_of([&] { LAMB({p}, {.lr = NAN}); }), "invalid: LAMB: lr is nan, expected at least 0");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

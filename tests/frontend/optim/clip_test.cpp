@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::doubles;
 using kiln::testing::error_of;
@@ -138,5 +138,5 @@ TEST(ClipErrors, Mistakes) {
                "invalid: clip_grads_with_norm_ (@): total_norm is f32[2], expected one element");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

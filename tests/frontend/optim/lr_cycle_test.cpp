@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -111,5 +111,5 @@ TEST(LrCycle, Mistakes) {
             "invalid: CyclicLR: step_size_up is 0, expected above 0");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

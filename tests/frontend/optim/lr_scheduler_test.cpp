@@ -10,7 +10,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -203,5 +203,5 @@ TEST(LRScheduler, Mistakes) {
             "f64[2], expected f64[1]\n  unexpected: epoch f64[1]\n  missing: last_epoch f64[1]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -212,5 +212,5 @@ TEST(LrSequence, Mistakes) {
   EXPECT_EQ(error_of([&] { ChainedScheduler({}); }), "invalid: ChainedScheduler: no schedulers");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

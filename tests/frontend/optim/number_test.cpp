@@ -13,7 +13,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using optim::Number;
 using testing::error_of;
@@ -244,5 +244,5 @@ TEST(StepUnless, RunsFrozen) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

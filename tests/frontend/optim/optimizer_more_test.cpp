@@ -12,7 +12,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -277,5 +277,5 @@ TEST(OptimizerErrors, GroupsAndParametersThatAreNotThere) {
   EXPECT_ERROR(opt.step_count(7), "invalid: Optimizer::step_count (@): no parameter 7; there are 1");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

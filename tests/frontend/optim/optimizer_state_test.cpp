@@ -4,7 +4,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -106,5 +106,5 @@ TEST(OptimizerState, FaultsOfOtherGroups) {
   EXPECT_NE(text.find("unexpected: param_groups.1.lr f64[]"), std::string::npos) << text;
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

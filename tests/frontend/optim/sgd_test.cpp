@@ -6,7 +6,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -156,5 +156,5 @@ TEST(SgdFamily, Refusals) {
             "invalid: Muon: ns_steps is 100, expected 1 to 99");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

@@ -8,7 +8,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::doubles;
 using kiln::testing::error_of;
@@ -140,5 +140,5 @@ TEST(AveragedModel, Mistakes) {
                "f64[2]\n  unexpected: w f64[2]");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim

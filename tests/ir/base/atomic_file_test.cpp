@@ -18,7 +18,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 
@@ -226,5 +226,5 @@ TEST_F(AtomicFileTest, BadTargets) {
   EXPECT_EQ(error_of([] { AtomicFile f(""); }), "write '': no file name");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

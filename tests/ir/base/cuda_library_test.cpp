@@ -10,13 +10,13 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class CudaLibrary : public testing::Test {
+class CudaLibrary : public ::testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::temp_directory_path() / ("kiln_cuda_library_" + std::to_string(getpid()));
@@ -63,5 +63,5 @@ TEST_F(CudaLibrary, NamesAllThatItLookedFor) {
   EXPECT_EQ(path, "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

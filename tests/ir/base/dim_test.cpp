@@ -13,7 +13,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Env = std::map<std::string, int64_t, std::less<>>;
 
@@ -211,11 +211,15 @@ TEST(Dim, OverflowIsAnError) {
   const Dim big(INT64_MAX);
   EXPECT_EQ(message_of([&] { (void)(big + 1); }),
             "invalid: size 9223372036854775807 + 1 does not fit in 64 bits");
-  EXPECT_EQ(message_of([&] { (void)numel({big, Dim(2)}); }),
+  EXPECT_EQ(message_of([&] {
+              (void)numel({big, Dim(2)});
+            }),
             "invalid: size 9223372036854775807 * 2 does not fit in 64 bits");
   EXPECT_EQ(message_of([&] { (void)floordiv(Dim(INT64_MIN), Dim(-1)); }),
             "invalid: size -9223372036854775808 * -1 does not fit in 64 bits");
-  EXPECT_EQ(message_of([&] { (Dim::symbol("A") * Dim::symbol("A")).eval({{"A", int64_t{1} << 40}}); }),
+  EXPECT_EQ(message_of([&] {
+              (Dim::symbol("A") * Dim::symbol("A")).eval({{"A", int64_t{1} << 40}});
+            }),
             "invalid: size 1099511627776 * 1099511627776 does not fit in 64 bits");
 }
 
@@ -223,7 +227,9 @@ TEST(Dim, Errors) {
   const Dim a = Dim::symbol("A");
   EXPECT_EQ(message_of([&] { (void)floordiv(a, Dim(0)); }), "invalid: division of dim A by zero");
   EXPECT_EQ(message_of([&] { (void)mod(a, Dim(0)); }), "invalid: modulo of dim A by zero");
-  EXPECT_EQ(message_of([&] { (void)floordiv(Dim(3), a).eval({{"A", 0}}); }),
+  EXPECT_EQ(message_of([&] {
+              (void)floordiv(Dim(3), a).eval({{"A", 0}});
+            }),
             "invalid: div(3,A): division by zero");
   EXPECT_NE(message_of([&] { (void)a.value(); }).find("Dim A is symbolic"), std::string::npos);
   EXPECT_NE(message_of([&] { (void)a.eval({}); }).find("no value for symbol A"), std::string::npos);
@@ -245,5 +251,5 @@ TEST(Dim, ParseErrorsNameTheColumn) {
   for (const auto& [text, message] : cases) EXPECT_EQ(message_of([&] { (void)parse_dim(text); }), message);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(DType, NamesRoundTrip) {
   for (int i = 0; i < kDTypeCount; ++i) {
@@ -52,5 +52,5 @@ TEST(DType, BFloat16RoundsToNearestEven) {
   EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,11 +13,11 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 
-class Dump : public testing::Test {
+class Dump : public ::testing::Test {
  protected:
   Dump() {
     fs::remove_all(folder_);
@@ -37,7 +37,7 @@ class Dump : public testing::Test {
     return names;
   }
 
-  const fs::path folder_ = testing::TempDir() + fmt::format("kiln-dump-unit-{}/deep", getpid());
+  const fs::path folder_ = ::testing::TempDir() + fmt::format("kiln-dump-unit-{}/deep", getpid());
 };
 
 TEST_F(Dump, NumbersOnAfterWhatIsThere) {
@@ -69,5 +69,5 @@ TEST_F(Dump, SaysOnceWhereItCannotWrite) {
                         folder_.string()));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

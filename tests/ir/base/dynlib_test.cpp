@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(DynLib, OpensLooksUpAndMoves) {
   std::string why = "untouched";
@@ -22,17 +22,17 @@ TEST(DynLib, OpensLooksUpAndMoves) {
 TEST(DynLib, SaysWhyALibraryCannotBeOpened) {
   std::string why;
   EXPECT_FALSE(DynLib::open("/nonexistent/libnothing.so", why));
-  EXPECT_THAT(why, testing::HasSubstr("/nonexistent/libnothing.so: cannot open shared object file"));
+  EXPECT_THAT(why, ::testing::HasSubstr("/nonexistent/libnothing.so: cannot open shared object file"));
   EXPECT_FALSE(DynLib::open("/proc/self/cmdline", why));
-  EXPECT_THAT(why, testing::HasSubstr("/proc/self/cmdline"));
+  EXPECT_THAT(why, ::testing::HasSubstr("/proc/self/cmdline"));
 }
 
 TEST(DynLib, FoldersEndWithASlash) {
   const std::string program = folder_of_program();
-  EXPECT_THAT(program, testing::StartsWith("/"));
-  EXPECT_THAT(program, testing::EndsWith("/"));
+  EXPECT_THAT(program, ::testing::StartsWith("/"));
+  EXPECT_THAT(program, ::testing::EndsWith("/"));
   static const char here = 0;
-  EXPECT_THAT(folder_of_code(&here), testing::EndsWith("/"));
+  EXPECT_THAT(folder_of_code(&here), ::testing::EndsWith("/"));
   EXPECT_EQ(folder_of_code(nullptr), "");
 }
 
@@ -43,5 +43,5 @@ TEST(DynLib, LibrariesAreSearchedBesideTheCode) {
             (std::vector<std::string>{folder + "x.so", folder + "../lib/x.so", "x.so"}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(Error, KindsHaveNames) {
   const std::pair<ErrorKind, const char*> names[] = {
@@ -46,10 +46,8 @@ TEST(Error, CheckThrowsTheGivenKindOnlyWhenFalse) {
 
 TEST(Error, CheckIsOneStatement) {
   bool other = false;
-  if (false)
-    KILN_CHECK(false, invalid, "not reached");
-  else
-    other = true;
+  if (false) KILN_CHECK(false, invalid, "not reached");
+  else other = true;
   EXPECT_TRUE(other);
 }
 
@@ -71,5 +69,5 @@ TEST(Error, AssertNamesTheConditionAndAsksForAReport) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -15,20 +15,20 @@
 #include <vector>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using State = FileLock::State;
 
-class FileLockTest : public testing::Test {
+class FileLockTest : public ::testing::Test {
  protected:
   FileLockTest() {
     fs::remove_all(root_);
     fs::create_directories(root_);
   }
   ~FileLockTest() override { fs::remove_all(root_); }
-  std::string root_ = testing::TempDir() + "kiln-lock-test-" + std::to_string(getpid());
+  std::string root_ = ::testing::TempDir() + "kiln-lock-test-" + std::to_string(getpid());
   std::string path_ = root_ + "/lock";
 };
 
@@ -120,5 +120,5 @@ TEST_F(FileLockTest, WhereNoFileCanBeMadeThereIsNone) {
   EXPECT_FALSE(fs::exists(root_ + "/elsewhere"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

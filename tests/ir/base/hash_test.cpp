@@ -6,7 +6,7 @@
 #include <set>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 // Values from xxHash's own xxhsum -H2: what stands on disk must be readable by every later build.
 TEST(Hash, IsXxh3Of128Bits) {
@@ -38,5 +38,5 @@ TEST(Hash, Orders) {
   EXPECT_EQ(hash128("x"), hash128("x"));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 TEST(Intrinsics, RowsAreSortedAndComplete) {
   const auto rows = intrinsics();
@@ -51,5 +51,5 @@ TEST(Intrinsics, UnknownNameIsAnError) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

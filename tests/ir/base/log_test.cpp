@@ -7,16 +7,16 @@
 #include "ir/base/options.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// What `f` prints to stderr while KILN_LOG is `level`.
 template <typename F>
 std::string printed(const char* level, F&& f) {
   set_option("KILN_LOG", level);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   f();
   set_option("KILN_LOG", "");
-  return testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 void log_all() {
@@ -43,9 +43,7 @@ TEST(Log, WarnIsTheDefault) {
   EXPECT_FALSE(log_enabled(LogLevel::info));
 }
 
-TEST(Log, ABadLevelIsAnError) {
-  EXPECT_THROW(set_option("KILN_LOG", "loud"), Error);
-}
+TEST(Log, ABadLevelIsAnError) { EXPECT_THROW(set_option("KILN_LOG", "loud"), Error); }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include <random>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 int64_t count(MatmulTile t, int64_t m, int64_t n) { return ((m + t.m - 1) / t.m) * ((n + t.n - 1) / t.n); }
 
@@ -45,5 +45,5 @@ TEST(MatmulTile, NeverExceedsItsBounds) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "ir/base/error.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 std::string message_of(const std::function<void()>& f) {
   try {
@@ -122,5 +122,5 @@ TEST(Options, EnvironmentOfAnotherProgram) {
   EXPECT_EQ(count("SURELY_GONE_VARIABLE=x"), 0);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 // Source: kat_vectors of Random123 (philox4x32 10): counter, key, result.
 TEST(Philox, GivesThePublishedVectors) {
@@ -23,9 +23,9 @@ TEST(Philox, UniformStaysBelowOne) {
 
 TEST(Philox, ElementsTakeTheWordsOfABlockInTurn) {
   const auto words = philox4x32(9, 25, 4);
-  for (uint64_t lane = 0; lane < 4; ++lane) EXPECT_EQ(philox_uniform(9, 4, 100 + lane),
-                                                      philox_float(words[lane]));
+  for (uint64_t lane = 0; lane < 4; ++lane)
+    EXPECT_EQ(philox_uniform(9, 4, 100 + lane), philox_float(words[lane]));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -8,7 +8,7 @@
 #include <limits>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -70,5 +70,5 @@ TEST(Special, PolesAndEdges) {
   expect_close(special::log_gamma(-0.5), std::log(2 * std::sqrt(3.14159265358979323846)));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

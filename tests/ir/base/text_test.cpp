@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using Parts = std::vector<std::string>;
 
@@ -17,5 +17,5 @@ TEST(Text, SplitKeepsEmptyPartsButTheLast) {
   EXPECT_EQ(split(",,", ','), (Parts{"", ""}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -6,7 +6,7 @@
 #include "tests/ir/ops/line_cases.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Numbers = std::vector<double>;
@@ -84,5 +84,5 @@ TEST(OpsIndex, TypeRulesSayWhatIsWrong) {
             "no error");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

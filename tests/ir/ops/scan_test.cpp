@@ -6,7 +6,7 @@
 #include "tests/ir/ops/line_cases.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Numbers = std::vector<double>;
@@ -119,5 +119,5 @@ TEST(OpsScan, TypeRulesSayWhatIsWrong) {
             "logcumsumexp: needs a floating dtype; got i64[2] (cast first)");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

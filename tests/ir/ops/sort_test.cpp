@@ -9,7 +9,7 @@
 #include "tests/ir/ops/line_cases.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Numbers = std::vector<double>;
@@ -89,5 +89,5 @@ TEST(OpsSort, TypeRulesSayWhatIsWrong) {
   EXPECT_NE(fault_of(op("searchsorted"), {{DType::f32, {2, 4}}, {DType::f32, {2}}}, {false}), "no error");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

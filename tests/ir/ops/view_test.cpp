@@ -8,7 +8,7 @@
 #include "tests/ir/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 using Ints = std::vector<int64_t>;
@@ -346,5 +346,5 @@ TEST(OpsView, EvaluationsSayWhatIsWrong) {
             "floor_divide: integer division by zero at element 1");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,13 +13,13 @@
 #endif
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace cuda;
 using testing_cublaslt::fake_table;
 using testing_cublaslt::state;
 
-class Cublaslt : public testing::Test {
+class Cublaslt : public ::testing::Test {
  protected:
   void SetUp() override {
     sim::reset(sim::default_config());
@@ -136,7 +136,7 @@ TEST(CublasltLibrary, IsNotForSimulatedDevices) {
 TEST(CublasltLibrary, IsFoundWithAllItsFunctions) {
   std::string why;
   if (!find_cublaslt(false, why)) {
-    EXPECT_THAT(why, testing::HasSubstr("no cuBLASLt: no libcublasLt.so.13 or libcublasLt.so.12 in "));
+    EXPECT_THAT(why, ::testing::HasSubstr("no cuBLASLt: no libcublasLt.so.13 or libcublasLt.so.12 in "));
     GTEST_SKIP() << why;
   }
 }
@@ -161,5 +161,5 @@ TEST(CublasltLibrary, IsDeclaredAsInItsHeader) {
 }
 #endif
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/runtime/cuda/fake_driver.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using cuda::fake;
 using cuda::fake_driver;
@@ -26,7 +26,7 @@ std::string error_of(const std::function<void()>& f) {
   return "no error";
 }
 
-class DeviceErrors : public testing::Test {
+class DeviceErrors : public ::testing::Test {
  protected:
   void SetUp() override { fake() = {}; }
   void TearDown() override { EXPECT_EQ(fake().used, 0u); }
@@ -38,7 +38,7 @@ TEST_F(DeviceErrors, KnowsWhatItIs) {
   EXPECT_EQ(device.arch(), "sm_90a");
   EXPECT_EQ(device.limits().shared_per_block, 1024u + cuda::kMaxSharedPerBlockOptin);
   EXPECT_EQ(device.limits().memory_bytes, fake().total);
-  EXPECT_THAT(fake().calls, testing::Contains("keep 18446744073709551615"));
+  EXPECT_THAT(fake().calls, ::testing::Contains("keep 18446744073709551615"));
   const std::pair<std::pair<int, int>, const char*> arches[] = {
       {{8, 0}, "sm_80"}, {{8, 9}, "sm_89"}, {{10, 0}, "sm_100a"}, {{10, 3}, "sm_103"}, {{12, 0}, "sm_120"}};
   for (const auto& [version, arch] : arches) {
@@ -53,7 +53,7 @@ TEST_F(DeviceErrors, RefusesWhatItCannotUse) {
             "cuda:2: no such device; got index 2, expected 0 to 1 (hint: CUDA_VISIBLE_DEVICES chooses which "
             "devices this process has)");
   fake().pools = 0;
-  EXPECT_THAT(error_of([] { CudaDevice(fake_driver(), 0); }), testing::HasSubstr("has no memory pools"));
+  EXPECT_THAT(error_of([] { CudaDevice(fake_driver(), 0); }), ::testing::HasSubstr("has no memory pools"));
   fake().major = 7;
   fake().minor = 5;
   EXPECT_EQ(error_of([] { CudaDevice(fake_driver(), 0); }),
@@ -114,7 +114,8 @@ TEST_F(DeviceErrors, OutOfMemorySaysWhoHoldsIt) {
       "MiB in use: arena of step (train.cpp:22) 40.0 MiB, parameters 10.0 MiB; the pool has 50.0 MiB of "
       "the device, 2 CUDA graphs (hint: a smaller batch needs less; another process may hold the rest)");
   EXPECT_EQ(fake().trimmed, 1u) << "and has first tried with what was left over";
-  EXPECT_THAT(error_of([&] { device.allocate(SIZE_MAX, "a mistake"); }), testing::HasSubstr("out of memory"));
+  EXPECT_THAT(error_of([&] { device.allocate(SIZE_MAX, "a mistake"); }),
+              ::testing::HasSubstr("out of memory"));
   c.release();
   const CudaMemory d = device.allocate(size_t{15} << 20, "outputs");
   const CudaMemoryStats stats = device.memory();
@@ -126,8 +127,8 @@ TEST_F(DeviceErrors, OutOfMemorySaysWhoHoldsIt) {
 TEST_F(DeviceErrors, EventsAreUsedAgain) {
   CudaDevice device(fake_driver(), 0);
   for (int i = 0; i < 3; ++i) const CudaEvent e = device.event(), t = device.event(true);
-  EXPECT_THAT(fake().calls, testing::Contains("event").Times(1));
-  EXPECT_THAT(fake().calls, testing::Contains("timed event").Times(1));
+  EXPECT_THAT(fake().calls, ::testing::Contains("event").Times(1));
+  EXPECT_THAT(fake().calls, ::testing::Contains("timed event").Times(1));
   const CudaEvent e = device.event();
   fake().fails["cuEventQuery"] = cuda::kNotReady;
   EXPECT_FALSE(device.done(e));
@@ -151,5 +152,5 @@ TEST_F(DeviceErrors, UploadsGoThroughARingOfPinnedBlocks) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -13,7 +13,7 @@
 #include "tests/runtime/cuda/sim_kernels.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 class Device : public testing::OnSimulatedDevice {};
 
@@ -126,5 +126,5 @@ TEST_F(Device, OtherThreadsUseItToo) {
   EXPECT_THAT(good, ::testing::Each(5));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -22,7 +22,7 @@ KILN_SAME(CUgraph_st, GraphObject)
 KILN_SAME(CUgraphExec_st, GraphExecObject)
 KILN_SAME(CUmemPoolHandle_st, PoolObject)
 
-namespace {
+namespace KILN_FILE {
 
 // cuda.h's macros give a name its version; both must be expanded to the same.
 #define KILN_TEXT_OF(x) #x
@@ -186,5 +186,5 @@ TEST(DriverAbi, FunctionsAreTheToolkits) {
   EXPECT_EQ(checked, listed);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

@@ -8,7 +8,7 @@
 #include "runtime/cuda/device.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 /// Sets a switch for a test.
 class Chosen {
@@ -43,8 +43,8 @@ TEST(CudaDriver, AutoIsTheMachines) {
     EXPECT_FALSE(driver->simulated);
     EXPECT_GT(cuda_device_count(), 0);
   } else {
-    EXPECT_THAT(why, testing::StartsWith("libcuda.so.1 "));
-    EXPECT_THAT(why, testing::HasSubstr("(hint: "));
+    EXPECT_THAT(why, ::testing::StartsWith("libcuda.so.1 "));
+    EXPECT_THAT(why, ::testing::HasSubstr("(hint: "));
   }
 }
 
@@ -71,5 +71,5 @@ TEST(CudaDriver, SimIsTheSimulatedDevice) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using testing::DoublingGroup;
 using testing::fault;
@@ -141,5 +141,5 @@ TEST_F(CudaExecutorFuzz, ProductsByCublasltEqualInterpreted) {
   EXPECT_GT(products_, static_cast<int>(option_int("KILN_FUZZ_GRAPHS") / 12));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

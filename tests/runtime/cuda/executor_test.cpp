@@ -18,7 +18,7 @@
 #include "tests/runtime/doubling_group.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using testing::kernels;
@@ -474,5 +474,5 @@ TEST_F(CudaExecutor, TheProfilerSeesEveryLaunch) {
   EXPECT_EQ(get(y), expected(x, 2.0f));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

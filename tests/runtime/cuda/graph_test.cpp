@@ -12,7 +12,7 @@
 #include "tests/runtime/cuda/sim_kernels.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using testing::kernels;
@@ -429,5 +429,5 @@ TEST_F(Graphs, WhatCannotBeRecordedIsNamed) {
   EXPECT_EQ(get(a), std::vector<float>(10));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -11,7 +11,7 @@
 #include "tests/runtime/cuda/sim_kernels.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using ::testing::HasSubstr;
 using testing::kernels;
@@ -182,5 +182,5 @@ TEST_F(Guards, WhoLeavesWithoutLookingIsToldOnce) {
   EXPECT_EQ(text, "kiln error: cuda:0: a call failed, and nobody has waited for it: bad: 5\n");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

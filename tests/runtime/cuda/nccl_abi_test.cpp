@@ -24,7 +24,7 @@ KILN_SAME(CUstream_st, StreamObject)
 }  // namespace kiln::cuda
 
 namespace kiln::nccl {
-namespace {
+namespace KILN_FILE {
 
 using cuda::Alike;
 using cuda::Own;
@@ -116,5 +116,5 @@ TEST(NcclAbi, TheLibraryAnswers) {
   EXPECT_STREQ(library->error_string(kSuccess), "no error");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nccl

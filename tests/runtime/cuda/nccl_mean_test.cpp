@@ -11,7 +11,7 @@
 #include "tests/runtime/cuda/sim_kernels.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 class CudaMeans : public testing::OnSimulatedDevice {
  protected:
@@ -135,5 +135,5 @@ TEST_F(CudaMeans, SaysThatACaptureHasNoRoom) {
   driver.graph_destroy(graph);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -9,7 +9,7 @@
 #include "ir/base/dynlib.h"
 
 namespace kiln::nccl {
-namespace {
+namespace KILN_FILE {
 
 TEST(Nccl, FindsEveryFunction) {
   std::string why;
@@ -54,5 +54,5 @@ TEST(Nccl, Versions) {
   EXPECT_EQ(version_text(23007), "2.30.7");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::nccl

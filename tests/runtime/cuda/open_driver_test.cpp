@@ -8,10 +8,10 @@
 #include "ir/base/dynlib.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 /// The fake driver, which answers what a test has put in its variables.
-class OpenDriver : public testing::Test {
+class OpenDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string why;
@@ -93,5 +93,5 @@ TEST(OpenDriverLibrary, NamesWhatIsMissing) {
                      " others (hint: CUDA 12.0 or newer is needed; update NVIDIA's driver)");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

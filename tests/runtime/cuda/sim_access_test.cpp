@@ -5,10 +5,10 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::in;
 using testing::LaunchCase;
 using testing::out;
@@ -340,5 +340,5 @@ TEST_F(SimCopyAsync, ChecksBothEnds) {
             "copy_async: kernel 'k', block 0, thread 0 copies 2 bytes, not 4, 8 or 16");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

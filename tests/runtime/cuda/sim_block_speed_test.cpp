@@ -7,7 +7,7 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
 using testing::in;
@@ -83,5 +83,5 @@ TEST_F(SimSpeed, Launches) {
   EXPECT_LT(ns(5000, "launch of 32 threads, 12 buffers", [&] { many(12, 5000); }), 400000);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

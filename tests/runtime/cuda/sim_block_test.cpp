@@ -9,10 +9,10 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::in;
 using testing::LaunchCase;
 using testing::out;
@@ -248,5 +248,5 @@ TEST_F(SimBlock, ManyThreadsManyBarriers) {
   for (const float v : read(y, 1024)) EXPECT_EQ(v, 1024.0f);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

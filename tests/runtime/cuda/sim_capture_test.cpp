@@ -5,10 +5,10 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::in;
 using testing::out;
 
@@ -339,5 +339,5 @@ TEST_F(SimCapture, AStreamUnderCaptureIsNotDestroyed) {
   expect_invalid();
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

@@ -5,7 +5,7 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
 using testing::in;
@@ -166,5 +166,5 @@ TEST_F(SimDriverKernel, ThreadsOfTheHostMayLaunchAtOnce) {
   for (int t = 0; t < 4; ++t) EXPECT_EQ(read(x[t], 64)[5], 50);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

@@ -7,10 +7,10 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::in;
 using testing::out;
 
@@ -331,5 +331,5 @@ TEST_F(SimDriverMemory, AHeldOutputIsNotOverwrittenByCopiesOrUnknownKernels) {
             "(4 bytes), which the launch only reads");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

@@ -7,7 +7,7 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::in;
 using testing::out;
@@ -153,5 +153,5 @@ TEST_F(SimDriver, ItBeginsAgain) {
   ok(d.context_synchronize());
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace kiln::cuda::sim {
-namespace {
+namespace KILN_FILE {
 
 // Of the fiber that a test runs: its entry has no argument.
 struct Scene {
@@ -132,5 +132,5 @@ TEST(SimFiber, AStackThatIsTooSmallEndsTheProcess) {
   EXPECT_DEATH(r.fibers[0]->switch_from(main), "");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda::sim

@@ -10,7 +10,7 @@
 #include "runtime/cuda/sim_random.h"
 
 namespace kiln::cuda::sim {
-namespace {
+namespace KILN_FILE {
 
 constexpr int kBytes = 32, kThreads = 96, kWarps = kThreads / 32;
 
@@ -104,5 +104,5 @@ TEST(SimShadow, SaysWhatAListOfAllTouchesSays) {
   EXPECT_GT(steps, 50000);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda::sim

@@ -8,10 +8,10 @@
 #include "tests/runtime/cuda/sim_testing.h"
 
 namespace kiln::cuda {
-namespace {
+namespace KILN_FILE {
 
 using testing::both;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::in;
 using testing::out;
 
@@ -357,5 +357,5 @@ TEST_F(SimStream, WorkOfADestroyedStreamIsDone) {
   EXPECT_EQ(read(y, 1)[0], 3);
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::cuda

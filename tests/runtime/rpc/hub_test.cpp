@@ -10,7 +10,7 @@
 #include "tests/runtime/store_suite.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using rpc::Hub;
 
@@ -84,7 +84,7 @@ StoreWorld hub_world(int size) {
   return world;
 }
 
-INSTANTIATE_TEST_SUITE_P(Hub, StoreSuite, testing::Values(hub_world));
+INSTANTIATE_TEST_SUITE_P(Hub, StoreSuite, ::testing::Values(hub_world));
 
 TEST(Hub, ARankThatLeftMayComeAgainAndOneThatIsLostMayNot) {
   const auto hub = std::make_shared<Hub>(3);
@@ -132,5 +132,5 @@ TEST(Hub, SaysSoWhenItEndsOtherwise) {
   EXPECT_EQ(one.fault(), "its process ended without destroy_process_group");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln
