@@ -74,6 +74,11 @@ Tensor& operator+=(Tensor& x, const TensorArg& y);
 Tensor& operator-=(Tensor& x, const TensorArg& y);
 Tensor& operator*=(Tensor& x, const TensorArg& y);
 Tensor& operator/=(Tensor& x, const TensorArg& y);
+// The same of a view that is no variable: x[0] += y.
+inline void operator+=(Tensor&& x, const TensorArg& y) { x += y; }
+inline void operator-=(Tensor&& x, const TensorArg& y) { x -= y; }
+inline void operator*=(Tensor&& x, const TensorArg& y) { x *= y; }
+inline void operator/=(Tensor&& x, const TensorArg& y) { x /= y; }
 
 // Bits of integers and bool. Throws: invalid, on floating operands (shifts: on bool too).
 Tensor bitwise_not(const Tensor& x, Loc loc = Loc::current());

@@ -18,14 +18,24 @@
 #include <vector>
 
 #include "frontend/tensor_args.h"
+#include "frontend/tensor_methods.h"
 
 namespace kiln {
 
-class Tensor {
+class Tensor : public detail::TensorMethods {
  public:
   /// Undefined: stands for "no tensor" (no bias, no gradient).
   Tensor() = default;
   explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  /// A variable then stands for the other tensor; nothing is copied.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// What is no variable is written to: `x[0] = y` and `x.select(1, 2) = 0` are copy_ and fill_ into the
+  /// view.
+  void operator=(const TensorArg& value) &&;  // NOLINT: there is nothing to return a reference to
 
   /// Copies `values` into a new tensor of `sizes` on the default device. Throws: invalid, when counts differ.
   template <typename T>
@@ -53,6 +63,9 @@ class Tensor {
   int64_t dim() const;
   int64_t numel() const;
   bool is_contiguous() const;
+  bool is_floating_point() const;
+  /// dtype and device, for a tensor like this one.
+  TensorOptions options() const { return {.dtype = dtype(), .device = device()}; }
   /// "f32[64,128]", "f32[64,128] on cuda:0", or "undefined".
   std::string type_str() const;
   /// Name given by the module that owns it, e.g. "fc1.weight"; or "".
@@ -168,56 +181,7 @@ class Tensor {
   Tensor cuda(int index = 0, Loc loc = Loc::current()) const { return to(Device::cuda(index), loc); }
   Tensor cpu(Loc loc = Loc::current()) const { return to(Device::cpu(), loc); }
 
-  // Method forms of the commonest functions (ops.h has all).
   Tensor to(DType dtype, Loc loc = Loc::current()) const;
-  Tensor view(Sizes sizes, Loc loc = Loc::current()) const;
-  Tensor reshape(Sizes sizes, Loc loc = Loc::current()) const;
-  Tensor transpose(int64_t a, int64_t b, Loc loc = Loc::current()) const;
-  Tensor permute(Sizes dims, Loc loc = Loc::current()) const;
-  Tensor flatten(int64_t start = 0, int64_t end = -1, Loc loc = Loc::current()) const;
-  Tensor expand(Sizes sizes, Loc loc = Loc::current()) const;
-  Tensor squeeze(int64_t dim, Loc loc = Loc::current()) const;
-  Tensor unsqueeze(int64_t dim, Loc loc = Loc::current()) const;
-  Tensor select(int64_t dim, int64_t index, Loc loc = Loc::current()) const;
-  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1, Loc loc = Loc::current()) const;
-  Tensor contiguous(Loc loc = Loc::current()) const;
-  Tensor clone(Loc loc = Loc::current()) const;
-  Tensor t(Loc loc = Loc::current()) const;
-  Tensor squeeze(Loc loc = Loc::current()) const;
-  Tensor repeat(Sizes repeats, Loc loc = Loc::current()) const;
-  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0, Loc loc = Loc::current()) const;
-  std::vector<Tensor> split(int64_t size, int64_t dim = 0, Loc loc = Loc::current()) const;
-  std::vector<Tensor> unbind(int64_t dim = 0, Loc loc = Loc::current()) const;
-  Tensor index_select(int64_t dim, const Tensor& index, Loc loc = Loc::current()) const;
-  Tensor gather(int64_t dim, const Tensor& index, Loc loc = Loc::current()) const;
-  Tensor masked_fill(const Tensor& mask, Scalar value, Loc loc = Loc::current()) const;
-  Tensor clamp(std::optional<double> lo, std::optional<double> hi = {}, Loc loc = Loc::current()) const;
-  Tensor pow(const TensorArg& exponent) const;
-  Tensor abs(Loc loc = Loc::current()) const;
-  Tensor exp(Loc loc = Loc::current()) const;
-  Tensor log(Loc loc = Loc::current()) const;
-  Tensor sqrt(Loc loc = Loc::current()) const;
-  Tensor square(Loc loc = Loc::current()) const;
-  Tensor relu(Loc loc = Loc::current()) const;
-  Tensor sigmoid(Loc loc = Loc::current()) const;
-  Tensor tanh(Loc loc = Loc::current()) const;
-  Tensor softmax(int64_t dim, Loc loc = Loc::current()) const;
-  Tensor log_softmax(int64_t dim, Loc loc = Loc::current()) const;
-  Tensor matmul(const Tensor& other, Loc loc = Loc::current()) const;
-  Tensor mm(const Tensor& other, Loc loc = Loc::current()) const;
-  Tensor cumsum(int64_t dim, Loc loc = Loc::current()) const;
-  Tensor sum(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor mean(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor var(Dims dims = {}, int64_t correction = 1, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor std(Dims dims = {}, int64_t correction = 1, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor all(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor any(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor amax(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor amin(Dims dims = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor max(Loc loc = Loc::current()) const;
-  Tensor min(Loc loc = Loc::current()) const;
-  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false, Loc loc = Loc::current()) const;
-  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false, Loc loc = Loc::current()) const;
   /// select(0, index).
   Tensor operator[](const IndexArg& index) const;
 

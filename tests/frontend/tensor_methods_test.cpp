@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods and operators: each gives what the function of its name gives, and errors name the caller's line.
+#include "frontend/elementwise.h"
 #include "frontend/functional.h"
 #include "frontend/linalg.h"
 #include "frontend/ops_sort.h"
@@ -8,7 +9,7 @@
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -46,6 +47,28 @@ TEST(Methods, OneOperand) {
   SAME(amin);
   SAME(argmax);
   SAME(argmin);
+  SAME(neg);
+  SAME(sign);
+  SAME(sin);
+  SAME(cos);
+  SAME(floor);
+  SAME(ceil);
+  SAME(trunc);
+  SAME(log1p);
+  SAME(expm1);
+  SAME(rsqrt);
+  SAME(reciprocal);
+  SAME(erf);
+  SAME(isnan);
+  SAME(isfinite);
+  SAME(isinf);
+  SAME(logical_not);
+  SAME(tril);
+  SAME(triu);
+  SAME(diagonal);
+  SAME(prod);
+  SAME(norm);
+  SAME(argsort);
 #undef SAME
 }
 
@@ -69,6 +92,22 @@ TEST(Methods, ArgumentsStandWhereTheFunctionsHaveThem) {
   SAME(amin, -1);
   SAME(argmax, 1, true);
   SAME(argmin, 0);
+  SAME(clamp_min, 2);
+  SAME(clamp_max, 2);
+  SAME(tril, -1);
+  SAME(triu, 1);
+  SAME(view_as, zeros({3, 2}));
+  SAME(narrow, 1, 1, 2);
+  SAME(diagonal, 1);
+  SAME(scatter_add, 1, ids({2, 0}).reshape({2, 1}), vec({5, 7}).reshape({2, 1}));
+  SAME(index_add, 0, ids({1}), mat({1, 2, 3}, {1, 3}), 2);
+  SAME(prod, 1, true);
+  SAME(norm, 1, 0, true);
+  SAME(logsumexp, 1, true);
+  SAME(cumprod, 1);
+  SAME(argsort, 1, true);
+  SAME(mv, vec({1, 2, 3}));
+  SAME(lerp, zeros({2, 3}), 0.25);
 #undef SAME
   expect_same(x().pow(2), pow(x(), 2), "pow");
   expect_same(x().matmul(x().t()), matmul(x(), t(x())), "matmul");
@@ -76,6 +115,48 @@ TEST(Methods, ArgumentsStandWhereTheFunctionsHaveThem) {
   expect_same(x().chunk(3, 1)[2], chunk(x(), 3, 1)[2], "chunk");
   expect_same(x().split(2, 1)[1], split(x(), 2, 1)[1], "split");
   expect_same(x().unbind(1)[1], unbind(x(), 1)[1], "unbind");
+}
+
+TEST(Methods, TheOtherOperandIsATensorOrANumber) {
+#define SAME(name)                                               \
+  expect_same(x().name(2.5), name(x(), 2.5), #name " a number"); \
+  expect_same(x().name(y), name(x(), y), #name)
+  const Tensor y = mat({4, 1, 2, 0.5f, 0.5f, 8}, {2, 3});
+  SAME(add);
+  SAME(sub);
+  SAME(mul);
+  SAME(div);
+  SAME(remainder);
+  SAME(maximum);
+  SAME(minimum);
+  SAME(eq);
+  SAME(ne);
+  SAME(lt);
+  SAME(le);
+  SAME(gt);
+  SAME(ge);
+  SAME(logical_and);
+  SAME(logical_or);
+#undef SAME
+}
+
+TEST(Methods, ShapesProductsAndOrders) {
+  const Tensor y = mat({4, 1, 2, 0.5f, 0.5f, 8}, {2, 3});
+  expect_same(x().where(x() > y, y), where(x() > y, x(), y), "where");
+  expect_same(x().where(x() > y, 0), where(x() > y, x(), 0), "where a number");
+  expect_same(x().flip({1}), flip(x(), {1}), "flip");
+  expect_same(x().roll({1}, {1}), roll(x(), {1}, {1}), "roll");
+  expect_same(vec({1, 2, 3}).expand_as(x()), expand_as(vec({1, 2, 3}), x()), "expand_as");
+  expect_same(vec({1, 2}).dot(vec({3, 4})), dot(vec({1, 2}), vec({3, 4})), "dot");
+  expect_same(vec({1, 2}).outer(vec({3, 4})), outer(vec({1, 2}), vec({3, 4})), "outer");
+  const Tensor batch = x().unsqueeze(0);
+  expect_same(batch.bmm(batch.transpose(1, 2)), bmm(batch, batch.transpose(1, 2)), "bmm");
+  expect_same(x().max(1).indices, max(x(), 1).indices, "max");
+  expect_same(x().min(0, true).values, min(x(), 0, true).values, "min");
+  expect_same(max(x(), y), maximum(x(), y), "max of two");
+  expect_same(min(x(), y), minimum(x(), y), "min of two");
+  expect_same(x().sort(1, true).first, sort(x(), 1, true).first, "sort");
+  expect_same(x().topk(2, 1, false).second, topk(x(), 2, 1, false).second, "topk");
 }
 
 TEST(Operators, CompareAndCombine) {
@@ -97,6 +178,42 @@ TEST(Operators, CompareAndCombine) {
   EXPECT_EQ((x()[-1][0].item()), 3);
   // What an evaluation counts.
   EXPECT_EQ((mat({1, 2, 4, 3, 9, 8}, {3, 2}).argmax(1) == ids({1, 1, 0})).sum().item<int64_t>(), 2);
+}
+
+TEST(Operators, WhatIsNoVariableIsWrittenTo) {
+  const Tensor a = zeros({3, 2});
+  a[0] = vec({1, 2});
+  a.select(1, 1) = 5;
+  a[2] = a[0];
+  a[1] += 2;
+  a[2] *= vec({3, 4});
+  EXPECT_EQ(values(a), (Floats{1, 5, 2, 7, 3, 20}));
+  Tensor b = a;
+  b = vec({9});  // a variable stands for another tensor
+  EXPECT_EQ(a.sizes(), (Sizes{3, 2}));
+  EXPECT_ERROR(a[0] = vec({1, 2, 3}), "invalid: copy_ (@): shapes do not broadcast; got f32[2] and f32[3]");
+  Tensor w = vec({1, 2}, true);
+  EXPECT_ERROR(w[0] = 1,
+               "invalid: fill_ (@): f32[] is a view of a leaf that requires grad (write to it under no_grad, "
+               "or to a copy of it)");
+  Tensor h = w * 2;
+  h[0] = w[1] * 10;
+  EXPECT_EQ(values(h), (Floats{20, 4}));
+  h.sum().backward();
+  EXPECT_EQ(values(w.grad()), (Floats{0, 12}));
+  const Tensor made = compile([](const Tensor& x) {
+    Tensor y = x * 2;
+    y[0] = x[1];
+    y[1] += 1;
+    return y;
+  })(vec({1, 2}));
+  EXPECT_EQ(values(made), (Floats{2, 5}));
+}
+
+TEST(Tensors, SayWhatTheyAre) {
+  EXPECT_TRUE(x().is_floating_point());
+  EXPECT_FALSE(ids({1}).is_floating_point());
+  EXPECT_EQ(ones({2}, ids({1}).options()).type_str(), "i64[2]");
 }
 
 TEST(Operators, ErrorsNameTheLine) {
@@ -121,5 +238,5 @@ TEST(Hooks, MayReturnNothing) {
   EXPECT_EQ(values(w.grad()), (Floats{3, 3}));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln
