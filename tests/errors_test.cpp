@@ -12,7 +12,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -444,7 +444,9 @@ TEST(Errors, ModulesAndOptimizers) {
        [&] {
          holder.load_state_dict({{"w", u}, {"w", v}}, true, kAt);
        }},
-      {"invalid: Optimizer: no parameters", [&] { optim::SGD({}, {}); }},
+      {"invalid: SGD: no parameters; a module's parameters() has those given to register_parameter, and "
+       "those of modules given to register_module",
+       [&] { optim::SGD({}, {}); }},
       {"invalid: SGD: lr is nan, expected at least 0", [&] { optim::SGD({w}, {.lr = NAN}); }},
       {"invalid: AdamW: lr is -1, expected at least 0", [&] { optim::AdamW({w}, {.lr = -1}); }},
       {"invalid: Optimizer::load_state_dict (net.cpp:42): the state does not fit\n"
@@ -483,5 +485,5 @@ TEST(Errors, ExtremesThatAreNone) {
   EXPECT_EQ(values(scaled_dot_product_attention(q, none, none)), Floats(12, 0.0f));
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln

@@ -17,7 +17,7 @@ struct AdagradOptions {
 /// Source: torch.optim.Adagrad (Duchi et al. 2011).
 class Adagrad : public OptimizerWith<AdagradOptions> {
  public:
-  Adagrad(std::vector<Tensor> params, const AdagradOptions& options)
+  Adagrad(std::vector<Tensor> params, const AdagradOptions& options = {})
       : OptimizerWith("Adagrad.step", std::move(params), options) {}
 
  protected:
@@ -37,7 +37,7 @@ struct RMSpropOptions {
 /// Source: torch.optim.RMSprop (Hinton 2012; centered: Graves 2013).
 class RMSprop : public OptimizerWith<RMSpropOptions> {
  public:
-  RMSprop(std::vector<Tensor> params, const RMSpropOptions& options)
+  RMSprop(std::vector<Tensor> params, const RMSpropOptions& options = {})
       : OptimizerWith("RMSprop.step", std::move(params), options) {}
 
  protected:
@@ -58,7 +58,7 @@ struct AdadeltaOptions {
 /// Source: torch.optim.Adadelta (Zeiler 2012).
 class Adadelta : public OptimizerWith<AdadeltaOptions> {
  public:
-  Adadelta(std::vector<Tensor> params, const AdadeltaOptions& options)
+  Adadelta(std::vector<Tensor> params, const AdadeltaOptions& options = {})
       : OptimizerWith("Adadelta.step", std::move(params), options) {}
 
  protected:
@@ -85,7 +85,7 @@ struct AdafactorOptions {
 /// Source: torch.optim.Adafactor (Shazeer & Stern 2018).
 class Adafactor : public OptimizerWith<AdafactorOptions> {
  public:
-  Adafactor(std::vector<Tensor> params, const AdafactorOptions& options)
+  Adafactor(std::vector<Tensor> params, const AdafactorOptions& options = {})
       : OptimizerWith("Adafactor.step", std::move(params), options) {}
 
  protected:

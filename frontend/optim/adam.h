@@ -16,7 +16,7 @@ struct AdamOptions {
 /// Bias-corrected. Source: torch.optim.Adam (Kingma & Ba 2015; amsgrad: Reddi et al. 2018).
 class Adam : public OptimizerWith<AdamOptions> {
  public:
-  Adam(std::vector<Tensor> params, const AdamOptions& options)
+  Adam(std::vector<Tensor> params, const AdamOptions& options = {})
       : OptimizerWith("Adam.step", std::move(params), options) {}
 
  protected:
@@ -36,7 +36,7 @@ struct AdamWOptions {
 /// Decoupled weight decay, bias-corrected. Source: torch.optim.AdamW (Loshchilov & Hutter 2019).
 class AdamW : public OptimizerWith<AdamWOptions> {
  public:
-  AdamW(std::vector<Tensor> params, const AdamWOptions& options)
+  AdamW(std::vector<Tensor> params, const AdamWOptions& options = {})
       : OptimizerWith("AdamW.step", std::move(params), options) {}
 
  protected:
@@ -56,7 +56,7 @@ struct NAdamOptions {
 /// Adam with Nesterov momentum. Source: torch.optim.NAdam (Dozat 2016).
 class NAdam : public OptimizerWith<NAdamOptions> {
  public:
-  NAdam(std::vector<Tensor> params, const NAdamOptions& options)
+  NAdam(std::vector<Tensor> params, const NAdamOptions& options = {})
       : OptimizerWith("NAdam.step", std::move(params), options) {}
 
  protected:
@@ -78,7 +78,7 @@ struct RAdamOptions {
 /// al. 2020).
 class RAdam : public OptimizerWith<RAdamOptions> {
  public:
-  RAdam(std::vector<Tensor> params, const RAdamOptions& options)
+  RAdam(std::vector<Tensor> params, const RAdamOptions& options = {})
       : OptimizerWith("RAdam.step", std::move(params), options) {}
 
  protected:
@@ -98,7 +98,7 @@ struct AdamaxOptions {
 /// Adam by the infinity norm. Source: torch.optim.Adamax (Kingma & Ba 2015).
 class Adamax : public OptimizerWith<AdamaxOptions> {
  public:
-  Adamax(std::vector<Tensor> params, const AdamaxOptions& options)
+  Adamax(std::vector<Tensor> params, const AdamaxOptions& options = {})
       : OptimizerWith("Adamax.step", std::move(params), options) {}
 
  protected:
@@ -119,7 +119,7 @@ struct LAMBOptions {
 /// Optimization for Deep Learning", algorithm 2, with phi(x) = x.
 class LAMB : public OptimizerWith<LAMBOptions> {
  public:
-  LAMB(std::vector<Tensor> params, const LAMBOptions& options)
+  LAMB(std::vector<Tensor> params, const LAMBOptions& options = {})
       : OptimizerWith("LAMB.step", std::move(params), options) {}
 
  protected:

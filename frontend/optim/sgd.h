@@ -16,7 +16,7 @@ struct SGDOptions {
 /// Source: torch.optim.SGD (Sutskever et al. 2013).
 class SGD : public OptimizerWith<SGDOptions> {
  public:
-  SGD(std::vector<Tensor> params, const SGDOptions& options)
+  SGD(std::vector<Tensor> params, const SGDOptions& options = {})
       : OptimizerWith("SGD.step", std::move(params), options) {}
 
  protected:
@@ -39,7 +39,7 @@ struct ASGDOptions {
 /// SGD whose average weights are the state "ax". Source: torch.optim.ASGD (Polyak & Juditsky 1992).
 class ASGD : public OptimizerWith<ASGDOptions> {
  public:
-  ASGD(std::vector<Tensor> params, const ASGDOptions& options)
+  ASGD(std::vector<Tensor> params, const ASGDOptions& options = {})
       : OptimizerWith("ASGD.step", std::move(params), options) {}
 
  protected:
@@ -60,7 +60,7 @@ struct RpropOptions {
 /// Source: torch.optim.Rprop (Riedmiller & Braun 1993).
 class Rprop : public OptimizerWith<RpropOptions> {
  public:
-  Rprop(std::vector<Tensor> params, const RpropOptions& options)
+  Rprop(std::vector<Tensor> params, const RpropOptions& options = {})
       : OptimizerWith("Rprop.step", std::move(params), options) {}
 
  protected:
@@ -83,7 +83,7 @@ struct LionOptions {
 /// Source: Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", program 1.
 class Lion : public OptimizerWith<LionOptions> {
  public:
-  Lion(std::vector<Tensor> params, const LionOptions& options)
+  Lion(std::vector<Tensor> params, const LionOptions& options = {})
       : OptimizerWith("Lion.step", std::move(params), options) {}
 
  protected:
@@ -115,7 +115,7 @@ struct MuonOptions {
 /// invalid, for parameters that are not matrices. Source: torch.optim.Muon.
 class Muon : public OptimizerWith<MuonOptions> {
  public:
-  Muon(std::vector<Tensor> params, const MuonOptions& options)
+  Muon(std::vector<Tensor> params, const MuonOptions& options = {})
       : OptimizerWith("Muon.step", std::move(params), options) {}
 
  protected:

@@ -11,7 +11,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln::optim {
-namespace {
+namespace KILN_FILE {
 
 using kiln::testing::error_of;
 
@@ -268,7 +268,9 @@ TEST(Optimizer, Mistakes) {
   SGD sgd({p}, {});
   EXPECT_EQ(error_of([&] { sgd.add_param_group({p}, {}); }),
             "invalid: Optimizer: parameter f64[3] 'w' is given twice");
-  EXPECT_EQ(error_of([&] { sgd.add_param_group({}, {}); }), "invalid: Optimizer: no parameters");
+  EXPECT_EQ(error_of([&] { sgd.add_param_group({}, {}); }),
+            "invalid: SGD: no parameters; a module's parameters() has those given to register_parameter, and "
+            "those of modules given to register_module");
   EXPECT_EQ(error_of([&] { sgd.add_param_group({weights({1})}, {.lr = -1}); }),
             "invalid: SGD: lr is -1, expected at least 0");
   EXPECT_EQ(sgd.group_count(), 1u);
@@ -328,5 +330,5 @@ TEST(CompiledStep, UpdatesOfLayersAreOneLaunch) {
   }
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln::optim
