@@ -192,7 +192,12 @@ std::vector<Tensor> run_layer(const Network& n, int64_t layer, const Tensor& x, 
       const Tensor low = binary(op("lt"), l, number(l, 1)), high = binary(op("gt"), l, number(l, n.steps));
       check_elements(l, binary(op("logical_or"), low, high), 0, n.name, loc, "a length of",
                      fmt::format("1 to {}", n.steps));
-      live = apart(binary(op("lt"), iota(0, {n.steps, n.batch, 1}), reshape_to(l, {1, n.batch, 1})));
+      // Sums lie in memory: each step reads its own, and all have the same kernels. Compared with the lengths
+      // its number would be in the code.
+      const Tensor step = iota(0, {n.steps, n.batch, 1});
+      const Tensor ends = cast_to(binary(op("eq"), step, reshape_to(l, {1, n.batch, 1})), DType::i64);
+      const Tensor ended = apply(op("cumsum"), {&ends}, {int64_t{0}});
+      live = apart(binary(op("eq"), ended, number(ended, 0)));
     }
     std::vector<Tensor> outs, hs, cs;
     for (int64_t d = 0; d < n.directions; ++d) {

@@ -9,7 +9,7 @@
 #include "tests/frontend/testing.h"
 
 namespace kiln {
-namespace {
+namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
 
@@ -217,8 +217,14 @@ TEST(Rnn, StepsShareTheirKernels) {
   const std::vector<Tensor> v = {uniform({24, 8}, true), uniform({24, 8}, true), uniform({24}, true),
                                  uniform({24}, true)};
   const auto gated = [&](const Tensor& x) { return gru(x, {}, v).output; };
+  const Tensor lengths = ids({1, 12, 5, 2});
+  const auto cut_short = [&](const Tensor& x) {
+    const LSTMResult r = lstm(x, {}, w, {.num_layers = 2, .lengths = lengths});
+    return sum(r.output) + sum(r.state.h);
+  };
   const int few = kernels(long_memory, 12), fewer = kernels(gated, 24);
   EXPECT_EQ(kernels(long_memory, 24), few);
+  EXPECT_EQ(kernels(cut_short, 24), kernels(cut_short, 12));
   EXPECT_LE(kernels(gated, 48), fewer + 1);  // the sum of the steps' gradients is cut into more
   EXPECT_LT(few, 60);
   EXPECT_LT(fewer, 40);
@@ -260,5 +266,5 @@ TEST(Recurrent, AnLstmNeedsBothStatesOrNone) {
                "invalid: lstm_cell (@): got h undefined and c f32[1,2], expected both or neither");
 }
 
-}  // namespace
+}  // namespace KILN_FILE
 }  // namespace kiln
