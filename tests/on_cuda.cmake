@@ -7,7 +7,7 @@ target_link_libraries(test_device PRIVATE kiln)
 # The test NAME once more, as NAME.cuda, with its tensors on the simulated GPU. FILTER: of GoogleTest.
 # CASE: the one of a golden file to run, as NAME.cuda.CASE. GRAPHS: with CUDA graphs, as NAME.graphs.
 function(kiln_test_on_cuda name)
-  if(NOT TEST ${name})  # left out under the thread sanitizer
+  if(NOT TEST ${name})  # left out under a sanitizer
     return()
   endif()
   get_property(command GLOBAL PROPERTY KILN_TEST_COMMAND_${name})
@@ -36,5 +36,11 @@ function(kiln_test_on_cuda name)
   add_test(NAME ${test} COMMAND ${command} ${arguments} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${test} PROPERTIES LABELS cuda TIMEOUT 900
     ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${test};${KILN_TEST_ENVIRONMENT}")
+  if(T_GRAPHS)  # has the kernels of the test without graphs
+    string(REPLACE ".graphs" ".cuda" first ${test})
+    set_property(TEST ${test} APPEND PROPERTY
+      ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${first}")
+    set_property(TEST ${test} PROPERTY DEPENDS ${first})
+  endif()
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "KILN_TEST_DEVICE=${device};KILN_CUDA_DRIVER=sim")
 endfunction()

@@ -9,6 +9,7 @@
 #include "frontend/compile.h"
 #include "tests/frontend/testing.h"
 #include "tests/ir/testing.h"
+#include "tests/random_cases.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -163,7 +164,7 @@ void compare(Backend backend, uint64_t first, uint64_t count) {
   EXPECT_GT(hooks, static_cast<int>(count) / 4);
 }
 
-TEST(RandomHistories, InterpretedAsEager) { compare(Backend::reference, 0, 500); }
+TEST(RandomHistories, InterpretedAsEager) { compare(Backend::reference, 0, testing::random_cases(500)); }
 TEST(RandomHistories, CompiledAsEager) { compare(Backend::native, 5000, 10); }
 
 }  // namespace KILN_FILE

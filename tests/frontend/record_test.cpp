@@ -6,6 +6,7 @@
 #include "frontend/compile.h"
 #include "tests/frontend/testing.h"
 #include "tests/ir/testing.h"
+#include "tests/random_cases.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -135,8 +136,9 @@ int compare(Backend backend, uint64_t first, uint64_t count) {
   return compared;
 }
 
+constexpr int kPrograms = testing::random_cases(1500);
 TEST(RandomPrograms, InterpretedTracesDoAsEagerCode) {
-  EXPECT_GT(compare(Backend::reference, 0, 1500), 1500);
+  EXPECT_GT(compare(Backend::reference, 0, kPrograms), kPrograms);
 }
 TEST(RandomPrograms, CompiledTracesDoAsEagerCode) { EXPECT_GT(compare(Backend::native, 10000, 40), 40); }
 
