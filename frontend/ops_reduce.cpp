@@ -152,6 +152,8 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim, Loc loc
   return place_call(op("argmin"), x, dim, keepdim, loc);
 }
 
+Tensor max(const Tensor& x, const Tensor& y, Loc loc) { return maximum(TensorArg(x, loc), y); }
+Tensor min(const Tensor& x, const Tensor& y, Loc loc) { return minimum(TensorArg(x, loc), y); }
 Tensor max(const Tensor& x, Loc loc) {
   return reduce_call("max", x, {}, false, 0, loc,
                      [&](const Tensor& x, const Sizes& d) { return reduce(op("amax"), x, d, false); });
@@ -243,6 +245,10 @@ Tensor detail::norm_body(const Tensor& x, Norm kind, const Tensor& p, const Size
     case Norm::power: break;
   }
   return power_norm(unary(op("abs"), x), cast_to(p, x.dtype()), d, keepdim);
+}
+
+Tensor norm(const Tensor& x, double p, Dims dims, bool keepdim, Loc loc) {
+  return vector_norm(x, p, std::move(dims), keepdim, loc);
 }
 
 Tensor vector_norm(const Tensor& x, double ord, Dims dims, bool keepdim, Loc loc) {

@@ -17,12 +17,8 @@ struct ValuesAndIndices {
 Tensor max(const Tensor& x, Loc loc = Loc::current());
 Tensor min(const Tensor& x, Loc loc = Loc::current());
 /// maximum and minimum.
-inline Tensor max(const Tensor& x, const Tensor& y, Loc loc = Loc::current()) {
-  return maximum(TensorArg(x, loc), y);
-}
-inline Tensor min(const Tensor& x, const Tensor& y, Loc loc = Loc::current()) {
-  return minimum(TensorArg(x, loc), y);
-}
+Tensor max(const Tensor& x, const Tensor& y, Loc loc = Loc::current());
+Tensor min(const Tensor& x, const Tensor& y, Loc loc = Loc::current());
 /// The first largest (smallest) element along `dim`, or the first NaN; it alone gets the gradient.
 /// Throws: invalid, when the dim is empty. Source: torch.max(x, dim).
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false, Loc loc = Loc::current());
@@ -57,10 +53,7 @@ Tensor count_nonzero(const Tensor& x, Dims dims = {}, Loc loc = Loc::current());
 Tensor vector_norm(const Tensor& x, double ord = 2, Dims dims = {}, bool keepdim = false,
                    Loc loc = Loc::current());
 /// vector_norm. Source: torch.norm, but for its "nuc".
-inline Tensor norm(const Tensor& x, double p = 2, Dims dims = {}, bool keepdim = false,
-                   Loc loc = Loc::current()) {
-  return vector_norm(x, p, std::move(dims), keepdim, loc);
-}
+Tensor norm(const Tensor& x, double p = 2, Dims dims = {}, bool keepdim = false, Loc loc = Loc::current());
 /// Of the matrices in the two dims: Frobenius without `ord`; the largest (smallest) sum of a column's
 /// magnitudes for 1 (-1), of a row's for +-infinity. Throws: unsupported, for orders of singular values.
 /// Source: torch.linalg.matrix_norm.
