@@ -229,7 +229,7 @@ void ValueText::fold(int v, bool vector, bool tail) {
   // Floats are added up in f64: the error does not grow with their count.
   const bool wide = i.op == op("sum") && is_floating(i.dtype);
   const DType carried = wide ? DType::f64 : i.dtype;
-  const std::string name = (wide ? "f" : "v") + std::to_string(v);
+  const std::string name = (wide ? "sum" : "v") + std::to_string(v);  // "f32" is a type
   const Dim stride = lane_stride(i.index);
   const std::string start = fmt::format("{}({})", storage_name(carried), identity_text(i.op, carried));
   line("{} {} = {};", value_type(carried, vector), name, vector ? "broadcast<W>(" + start + ")" : start);
