@@ -10,6 +10,7 @@
 #include "autotune/operands.h"
 #include "codegen/kernel_cache.h"
 #include "ir/base/log.h"
+#include "ir/base/rounding.h"
 #include "runtime/executor.h"
 #include "runtime/image.h"
 #include "runtime/thread_pool.h"
@@ -63,8 +64,7 @@ Trials::~Trials() = default;
 /// Where some do not compile, halves of them are tried apart, until the guilty one stands alone.
 void Trials::compile(std::span<Candidate*> some) {
   if (some.empty()) return;
-  const size_t per = std::clamp<size_t>(
-      (some.size() + static_cast<size_t>(threads_) - 1) / static_cast<size_t>(threads_), 1, kMostInSource);
+  const size_t per = std::min(ceil_div(some.size(), static_cast<size_t>(threads_)), kMostInSource);
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;  // schedules that differ may still print the same kernel

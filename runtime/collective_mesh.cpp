@@ -17,8 +17,7 @@ namespace {
 
 constexpr size_t kSmall = 32768;    // bytes to each rank that travel with the greeting
 constexpr uint64_t kGreetings = 1;  // channel
-// How long to wait for what others have to say of a failure.
-constexpr Seconds kReasonTime{0.5}, kAnswerTime{1};
+constexpr Seconds kAnswerTime{1};   // for silent ranks to be heard of
 
 struct Greeting {
   uint64_t number;
@@ -234,7 +233,7 @@ class MeshEngine final : public CollectiveEngine, MeshWaits {
 
   /// Why a rank is gone that did not leave.
   std::string gone(const Departure& d) {
-    const std::string told = reason_of_others(kReasonTime);
+    const std::string told = reason_of_others(CollectiveControl::kReasonTime);
     if (!told.empty()) return told;
     return fmt::format("rank {} is gone: {} (its process ended, or the network did)", d.rank, d.why);
   }

@@ -33,9 +33,6 @@ using TurnPtr = std::shared_ptr<DeviceTurn>;
 // Between two looks at the device: at first as soon as may be, later as seldom as nobody notices.
 constexpr std::chrono::microseconds kShortLook{20}, kLongLook{1000};
 
-/// How long to wait for what others have to say of a failure.
-constexpr Seconds kWhyTime{0.5};
-
 /// What two ranks' calls must have in common, on one line.
 std::string call_text(const Collective& c) {
   return fmt::format("{} {} {} {} {} {}", to_string(c.kind), dtype_name(c.given), dtype_name(c.dtype),
@@ -454,7 +451,7 @@ void NcclGroup::forget_compared(const Collective& c) {
 
 /// NCCL may have noticed that another rank has given up, and that one says why.
 void NcclGroup::fail_by(const NcclError& e, DeviceTurn& turn) {
-  if (const auto why = alarm_->reason(kWhyTime)) fail(*why, *why, &turn, false);
+  if (const auto why = alarm_->reason(CollectiveControl::kReasonTime)) fail(*why, *why, &turn, false);
   else fail(gave_up(rank_, turn.call, e.what()), e.what(), &turn);
 }
 

@@ -103,6 +103,8 @@ Seconds checked_time(Seconds t, const char* what);
 class CollectiveControl {
  public:
   using Clock = std::chrono::steady_clock;
+  /// How long to wait for what others have to say of a failure.
+  static constexpr Seconds kReasonTime{0.5};
 
   explicit CollectiveControl(Seconds timeout) : timeout_(timeout) {}
 

@@ -64,8 +64,7 @@ std::string Optimizer::name() const {
 void Optimizer::add_group(std::vector<Tensor> params) {
   KILN_CHECK(!params.empty(), invalid,
              "{}: no parameters; a module's parameters() has those given to register_parameter, and those of "
-             "modules "
-             "given to register_module",
+             "modules given to register_module",
              name());
   std::vector<Tensor> all = params_;
   all.insert(all.end(), params.begin(), params.end());

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/base/rounding.h"
+
 namespace kiln {
 
 namespace {
@@ -37,7 +39,7 @@ void CudaStaging::upload(cuda::Address to, const void* from, size_t bytes) {
     const size_t piece = std::min(bytes, kBlockBytes - used_);
     std::byte* staged = block.memory.data() + used_;
     std::memcpy(staged, at, piece);
-    used_ += (piece + kPieceAlign - 1) / kPieceAlign * kPieceAlign;
+    used_ += round_up(piece, kPieceAlign);
     device_.copy_to_device(to, staged, piece, device_.compute());
     to += piece;
     at += piece;
