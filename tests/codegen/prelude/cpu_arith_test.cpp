@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 
+#include "tests/codegen/prelude/edge_values.h"
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
@@ -73,45 +74,6 @@ void expect_equal(const std::string& expression, const std::vector<In>& values,
 }
 
 template <typename T>
-std::vector<T> integers() {
-  using L = std::numeric_limits<T>;
-  std::vector<T> v = {0, 1, 2, 3, 7, 8, 31, 63, 64, 100, L::max(), T(L::max() - 1), T(L::max() / 2)};
-  if (L::is_signed)
-    for (const int x : {-1, -2, -3, -7, -8, -100}) v.push_back(T(x));
-  if (L::is_signed) v.insert(v.end(), {L::min(), T(L::min() + 1), T(L::min() / 3)});
-  std::mt19937_64 random(5);
-  for (int i = 0; i < 30; ++i) v.push_back(T(random() >> (random() % 60)));
-  return v;
-}
-template <typename T>
-std::vector<T> floats() {
-  using L = std::numeric_limits<T>;
-  std::vector<T> v = {0,
-                      L::denorm_min(),
-                      L::min(),
-                      L::max(),
-                      L::infinity(),
-                      L::quiet_NaN(),
-                      0.5,
-                      1,
-                      1.5,
-                      2,
-                      3,
-                      T(0.1),
-                      T(1e-3),
-                      T(1e10),
-                      T(1e30),
-                      7,
-                      255,
-                      256,
-                      T(16777216)};
-  std::mt19937_64 random(5);
-  for (int i = 0; i < 30; ++i) v.push_back(std::ldexp(T(1 + random() % 1000000), int(random() % 60) - 40));
-  for (size_t i = 0, n = v.size(); i < n; ++i) v.push_back(-v[i]);
-  return v;
-}
-
-template <typename T>
 using Unsigned = std::make_unsigned_t<T>;
 template <typename T>
 T cut(T a, T b) {
@@ -135,7 +97,7 @@ T power(T x, T n) {
 
 template <typename T>
 void check_integers() {
-  const std::vector<T> v = integers<T>();
+  const std::vector<T> v = testing::edge_values<T>(30);
   constexpr int kBits = sizeof(T) * 8;
   expect_equal<T, T>("kn::trunc_divide(a, c)", v, cut<T>);
   expect_equal<T, T>("kn::fmod(a, c)", v, rest<T>);
@@ -169,7 +131,7 @@ TEST(CpuArith, IntegersDivideShiftAndWrap) {
 
 template <typename T>
 void check_floats() {
-  const std::vector<T> v = floats<T>();
+  const std::vector<T> v = testing::edge_values<T>(30);
   const auto modulo = [](T a, T b) {
     const T m = std::fmod(a, b);
     return m != 0 && (b < 0) != (m < 0) ? m + b : m;
@@ -209,17 +171,17 @@ void check_comparisons(const std::vector<T>& v) {
 }
 
 TEST(CpuArith, ComparesAndConverts) {
-  check_comparisons(integers<int32_t>());
-  check_comparisons(integers<int64_t>());
-  check_comparisons(integers<uint8_t>());
-  check_comparisons(floats<float>());
-  check_comparisons(floats<double>());
+  check_comparisons(testing::edge_values<int32_t>(30));
+  check_comparisons(testing::edge_values<int64_t>(30));
+  check_comparisons(testing::edge_values<uint8_t>(30));
+  check_comparisons(testing::edge_values<float>(30));
+  check_comparisons(testing::edge_values<double>(30));
   const std::vector<float> small = {0, 1.9f, -1.9f, 255, 100.5f, -1, 2147483520.0f};
   expect_equal<float, int32_t>("kn::convert<kn::i32>(a)", small, [](float a, float) { return int32_t(a); });
   expect_equal<float, int64_t>("kn::convert<kn::i64>(a)", small, [](float a, float) { return int64_t(a); });
   expect_equal<float, uint8_t>("kn::convert<kn::u8>(a)", small,
                                [](float a, float) { return uint8_t(int32_t(a)); });
-  expect_equal<int64_t, int32_t>("kn::convert<kn::i32>(a)", integers<int64_t>(),
+  expect_equal<int64_t, int32_t>("kn::convert<kn::i32>(a)", testing::edge_values<int64_t>(30),
                                  [](int64_t a, int64_t) { return int32_t(a); });
 }
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tests/codegen/prelude/cuda_words.h"
+#include "tests/codegen/prelude/edge_values.h"
 #include "tests/codegen/prelude/kernel.h"
 #include "tests/codegen/sim_block.h"
 
@@ -21,42 +22,6 @@ using testing::SimKernels;
 using testing::ValueWord;
 
 constexpr int kWidths[] = {1, 2, 4, 8};
-
-template <typename T>
-std::vector<T> special() {
-  using L = std::numeric_limits<T>;
-  std::vector<T> v;
-  std::mt19937_64 random(5);
-  if constexpr (std::is_floating_point_v<T>) {
-    v = {0,
-         L::denorm_min(),
-         L::min(),
-         L::max(),
-         L::infinity(),
-         L::quiet_NaN(),
-         0.5,
-         1,
-         1.5,
-         2,
-         2.5,
-         3,
-         T(0.1),
-         T(1e-3),
-         T(1e10),
-         T(1e30),
-         7,
-         255};
-    for (int i = 0; i < 14; ++i) v.push_back(std::ldexp(T(1 + random() % 1000000), int(random() % 60) - 40));
-    for (size_t i = 0, n = v.size(); i < n; ++i) v.push_back(-v[i]);
-  } else {
-    v = {0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, L::max(), T(L::max() - 1), T(L::max() / 2)};
-    if (L::is_signed)
-      for (const int x : {-1, -2, -3, -7, -8, -100}) v.push_back(T(x));
-    if (L::is_signed) v.insert(v.end(), {L::min(), T(L::min() + 1), T(L::min() / 3)});
-    for (int i = 0; i < 20; ++i) v.push_back(T(random() >> (random() % 60)));
-  }
-  return v;
-}
 
 size_t bytes_of(const std::string& type) { return type == "u8" ? 1 : type.substr(1) == "64" ? 8 : 4; }
 
@@ -84,8 +49,9 @@ template <typename T>
 void check(const std::string& type) {
   const std::vector<ValueWord> words = exact_words(type);
   std::vector<T> a, c;
-  for (const T x : special<T>())
-    for (const T y : special<T>()) a.push_back(x), c.push_back(y);
+  const std::vector<T> values = testing::edge_values<T>(std::is_floating_point_v<T> ? 14 : 20);
+  for (const T x : values)
+    for (const T y : values) a.push_back(x), c.push_back(y);
   while (a.size() % 8) a.push_back(1), c.push_back(1);
   const auto n = static_cast<int64_t>(a.size());
   const std::string loop = "for (kn::i64 i = 0; i < d[0]; i += {}) {{\n{}}}\n";
