@@ -34,13 +34,12 @@ function(kiln_test_on_cuda name)
     list(APPEND arguments =${T_CASE})
   endif()
   add_test(NAME ${test} COMMAND ${command} ${arguments} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${test} PROPERTIES LABELS cuda TIMEOUT 900
-    ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${test};${KILN_TEST_ENVIRONMENT}")
+  set(cache ${test})
   if(T_GRAPHS)  # has the kernels of the test without graphs
-    string(REPLACE ".graphs" ".cuda" first ${test})
-    set_property(TEST ${test} APPEND PROPERTY
-      ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${first}")
-    set_property(TEST ${test} PROPERTY DEPENDS ${first})
+    string(REPLACE ".graphs" ".cuda" cache ${test})
+    set_property(TEST ${test} PROPERTY DEPENDS ${cache})
   endif()
+  set_tests_properties(${test} PROPERTIES LABELS cuda TIMEOUT 900
+    ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${cache};${KILN_TEST_ENVIRONMENT}")
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "KILN_TEST_DEVICE=${device};KILN_CUDA_DRIVER=sim")
 endfunction()
