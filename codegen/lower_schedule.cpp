@@ -84,14 +84,16 @@ bool same_place(const loop::Index& a, const loop::Index& b) {
          std::is_permutation(a.terms.begin(), a.terms.end(), b.terms.begin(), same);
 }
 
-/// Whether all that is read of parameter `from` lies where `to` is written by the same iteration.
+/// Whether all that is read of parameter `from` lies where `to` is written by the same iteration, later.
 bool reads_where_it_writes(const loop::Kernel& k, int from, int to) {
-  const loop::Index* place = nullptr;
-  for (const loop::Instr& i : k.body)
-    if (i.kind == loop::InstrKind::store && i.param == to) place = &i.index;
-  return place && std::all_of(k.body.begin(), k.body.end(), [&](const loop::Instr& i) {
-           return i.param != from || (i.kind == loop::InstrKind::load && same_place(i.index, *place));
-         });
+  const auto store = std::find_if(k.body.begin(), k.body.end(), [&](const loop::Instr& i) {
+    return i.kind == loop::InstrKind::store && i.param == to;
+  });
+  const auto elsewhere = [&](const loop::Instr& i) {
+    return i.param == from && (i.kind != loop::InstrKind::load || !same_place(i.index, store->index));
+  };
+  return store != k.body.end() && std::none_of(k.body.begin(), store, elsewhere) &&
+         std::none_of(store, k.body.end(), [&](const loop::Instr& i) { return i.param == from; });
 }
 
 }  // namespace

@@ -161,12 +161,23 @@ class Builder {
     st.step = s;
     st.group = &q;
     st.k.kernel.axes = q.axes;
-    for (const Sink& k : sinks) k.partial ? emit_partial(st, k) : emit_store(st, k);
+    // What takes an input's place is stored when all is loaded that the others are made of: that input, too.
+    for (const Sink& k : sinks) {
+      if (k.partial) emit_partial(st, k);
+      else if (replaces_input(k.value)) pull(st, k.value, k.at);
+      else emit_store(st, k);
+    }
+    for (const Sink& k : sinks)
+      if (!k.partial && replaces_input(k.value)) emit_store(st, k);
     finish(st);
     const auto at = epilogue_of_.find(s);
     if (at == epilogue_of_.end()) return;
     out_.steps.back().keep = is_kept(*at->second, s);
     set_node(*at->second);
+  }
+  bool replaces_input(int v) const {
+    return std::any_of(g_.outputs.begin(), g_.outputs.end(),
+                       [&](const GraphOutput& o) { return o.value.id == v && o.alias_input >= 0; });
   }
   /// Whether somebody beside group s reads the contraction's result.
   bool is_kept(const Opaque& x, int s) const {

@@ -74,28 +74,42 @@ TEST(Schedule, CollectivesWaitForGuards) {
   EXPECT_TRUE(clashes.empty());
 }
 
+using Pairs = std::set<std::pair<int, int>>;
+
+void add_access(loop::Kernel& k, loop::InstrKind kind, int param, int64_t row, int64_t col) {
+  loop::Instr i;
+  i.kind = kind;
+  i.param = param;
+  i.index.add_axis(0, Dim(row));
+  i.index.add_axis(1, Dim(col));
+  k.body.push_back(std::move(i));
+}
+
 TEST(InPlace, OnlyWhereEveryReadIsAtThePlaceWritten) {
   loop::Kernel k;
   k.axes = {{loop::AxisRole::row, Dim(3)}, {loop::AxisRole::col, Dim(3)}};
   k.params = {{DType::f32, true, false}, {DType::f32, true, false}, {DType::f32, false, true}};
-  const auto add = [&](loop::InstrKind kind, int param, int64_t row, int64_t col) {
-    loop::Instr i;
-    i.kind = kind;
-    i.param = param;
-    i.index.add_axis(0, Dim(row));
-    i.index.add_axis(1, Dim(col));
-    k.body.push_back(std::move(i));
-  };
-  add(loop::InstrKind::load, 0, 3, 1);
-  add(loop::InstrKind::load, 1, 1, 3);  // transposed
-  add(loop::InstrKind::store, 2, 3, 1);
-  using Pairs = std::set<std::pair<int, int>>;
+  add_access(k, loop::InstrKind::load, 0, 3, 1);
+  add_access(k, loop::InstrKind::load, 1, 1, 3);  // transposed
+  add_access(k, loop::InstrKind::store, 2, 3, 1);
   EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}}));
   EXPECT_EQ(in_place_pairs(k, {10, 10, 12}), Pairs{});  // one tensor read in both ways
   k.body[1].index = k.body[0].index;
   EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}, {11, 12}}));
   k.body[1].index.offset = Dim(1);
   EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}}));
+}
+
+TEST(InPlace, OnlyWhereEveryReadComesBeforeTheWrite) {
+  loop::Kernel k;
+  k.axes = {{loop::AxisRole::row, Dim(3)}, {loop::AxisRole::col, Dim(3)}};
+  k.params = {{DType::f32, true, false}, {DType::f32, false, true}, {DType::f32, false, true}};
+  add_access(k, loop::InstrKind::store, 1, 3, 1);
+  add_access(k, loop::InstrKind::load, 0, 3, 1);
+  add_access(k, loop::InstrKind::store, 2, 3, 1);
+  EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), (Pairs{{10, 12}}));
+  add_access(k, loop::InstrKind::load, 0, 3, 1);
+  EXPECT_EQ(in_place_pairs(k, {10, 11, 12}), Pairs{});
 }
 
 TEST(Arena, LivesThatMeetDoNotOverlap) {

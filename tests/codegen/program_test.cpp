@@ -251,6 +251,21 @@ TEST(Program, UpdatesInPlaceFromOtherPlacesOfTheInput) {
             1);
 }
 
+TEST(Program, UpdatesInPlaceFromEachOther) {
+  // One kernel, which stores neither before it has read both.
+  const std::string text = R"(graph g {
+  %0 = input f32[130] param
+  %1 = input f32[130] param
+  %2 = f32[130] exp %1
+  %3 = f32[130] sin %0
+  %4 = f32[130] sub %3, %1
+  output %2 alias=0
+  output %4 alias=1
+})";
+  expect_same(text);
+  EXPECT_EQ(Compiled(text).program.stats.launches, 1);
+}
+
 TEST(Program, SwapsInputsInPlace) {
   const Compiled r(R"(graph g {
   %0 = input f32[3] param
