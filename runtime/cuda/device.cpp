@@ -236,8 +236,7 @@ void CudaDevice::launch(const CudaLaunch& l, cuda::Stream stream) {
   KILN_CHECK(l.blocks > 0 && l.blocks <= INT32_MAX, unsupported, "cuda:{}: {}: {} blocks in one launch",
              index_, l.name, l.blocks);
   note(l.name, l.place);
-  if (driver_.declare)
-    check(driver_.declare(stream, l.accesses.data(), l.accesses.size()), "declare", l.name);
+  if (driver_.declare) check(driver_.declare(l.accesses.data(), l.accesses.size()), "declare", l.name);
   void* parameters[] = {l.parameters};
   const Result r =
       driver_.launch(l.function, static_cast<unsigned>(l.blocks), 1, 1, static_cast<unsigned>(l.threads), 1,

@@ -129,7 +129,7 @@ inline constexpr int kCaptureStatusNone = 0, kCaptureStatusActive = 1, kCaptureS
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec exec))                                             \
   X(graph_destroy, "cuGraphDestroy", (Graph graph))
 
-/// Memory that the next launch of a stream may touch, as its plan declares it.
+/// Memory that the next launch of a thread may touch, as its plan declares it.
 struct DeclaredAccess {
   Address address = 0;
   uint64_t bytes = 0;
@@ -148,8 +148,9 @@ struct Driver {
   // The simulated device alone; null otherwise.
   /// In place of module_load: kernels come as source.
   Result (*load_source)(Module* module, const CudaModule& source) = nullptr;
-  /// Before each launch: what it may touch, with sizes. Kernels that touch anything else are at fault.
-  Result (*declare)(Stream stream, const DeclaredAccess* accesses, size_t count) = nullptr;
+  /// Before each launch, by the thread that launches: what it may touch, with sizes. Kernels that touch
+  /// anything else are at fault.
+  Result (*declare)(const DeclaredAccess* accesses, size_t count) = nullptr;
   /// What these bytes hold is no longer of use, from that moment of the stream on: to be written before they
   /// are read. For memory that a plan uses again.
   Result (*forget)(Address address, uint64_t bytes, Stream stream) = nullptr;

@@ -11,7 +11,7 @@ namespace api {
 KILN_CUDA_DRIVER_FUNCTIONS(KILN_SIM_FUNCTION)
 #undef KILN_SIM_FUNCTION
 Result load_source(Module* module, const CudaModule& source);
-Result declare(Stream stream, const DeclaredAccess* accesses, size_t count);
+Result declare(const DeclaredAccess* accesses, size_t count);
 Result forget(Address address, uint64_t bytes, Stream stream);
 Result hold(Address address, uint64_t bytes, bool held);
 std::string fault();

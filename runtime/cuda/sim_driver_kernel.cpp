@@ -134,12 +134,11 @@ Result function_set(Function function, int attribute, int value) {
   });
 }
 
-Result declare(Stream stream, const DeclaredAccess* accesses, size_t count) {
-  return call_on_stream(stream, [&](Machine&, StreamObject& s, Lock&) {
-    s.declared = true;
-    s.buffers.clear();
+Result declare(const DeclaredAccess* accesses, size_t count) {
+  return call([&](Machine&, Lock&) {
+    std::vector<Buffer>& buffers = declared().emplace();
     for (const DeclaredAccess& a : std::span(accesses, count))
-      s.buffers.push_back({a.address, a.bytes, a.read, a.written, a.name, a.gaps});
+      buffers.push_back({a.address, a.bytes, a.read, a.written, a.name, a.gaps});
     return kSuccess;
   });
 }
@@ -151,8 +150,8 @@ Result launch(Function function, unsigned grid_x, unsigned grid_y, unsigned grid
     StreamObject* s = m.stream(*f.context, stream);
     if (!s) return m.refuse(kInvalidHandle, "no such stream in the current context");
     Launch l;
-    l.declared = std::exchange(s->declared, false);
-    l.buffers = std::exchange(s->buffers, {});
+    l.declared = declared().has_value();
+    if (l.declared) l.buffers = *std::exchange(declared(), std::nullopt);
     const Shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
     std::string wrong = misshapen(f, shape);
     if (extra || !parameters || !parameters[0]) wrong = "no parameters";

@@ -42,6 +42,11 @@ ContextObject*& current_context() {
   return current;
 }
 
+std::optional<std::vector<Buffer>>& declared() {
+  thread_local std::optional<std::vector<Buffer>> buffers;
+  return buffers;
+}
+
 bool& in_host_function() {
   thread_local bool inside = false;
   return inside;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -30,8 +31,6 @@ struct StreamObject {
   uint64_t ticks = 0;    ///< works so far
   sim::WorkPtr last;
   std::deque<sim::WorkPtr> queue;  ///< asked for; done ones leave at the front
-  bool declared = false;           ///< for the next launch
-  std::vector<sim::Buffer> buffers;
   std::shared_ptr<CaptureState> capture;
   std::vector<int> tail;  ///< nodes of the capture that the next one comes after
 };
@@ -165,6 +164,9 @@ class Machine {
 Machine& machine();
 /// What this thread made current; it may be no more.
 ContextObject*& current_context();
+/// What the next launch of this thread may touch, if it has said so. Of the thread and not of the stream:
+/// threads share streams, and each says it just before it launches.
+std::optional<std::vector<Buffer>>& declared();
 /// True while this thread runs a host function: it may not call the driver.
 bool& in_host_function();
 

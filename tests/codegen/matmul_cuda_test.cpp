@@ -226,7 +226,7 @@ class Device {
     ok(d_.module_function(&f, m, l.symbol.c_str()));
     const auto shared = static_cast<unsigned>(l.shared_bytes), threads = static_cast<unsigned>(l.threads);
     if (shared > 48 << 10) ok(d_.function_set(f, cuda::kFunctionMaxDynamicShared, static_cast<int>(shared)));
-    ok(d_.declare(nullptr, touched.data(), touched.size()));
+    ok(d_.declare(touched.data(), touched.size()));
     void* block[] = {parameters.data()};
     ok(d_.launch(f, static_cast<unsigned>(tasks), 1, 1, threads, 1, 1, shared, nullptr, block, nullptr));
     ok(d_.context_synchronize());

@@ -124,7 +124,7 @@ TEST_F(SimDriverKernel, AGuardThatDoesNotHoldSkipsTheKernel) {
   const auto run_with = [&](int64_t value) {
     ok(d.copy_to_device(guard, &value, 8, nullptr));
     const DeclaredAccess declared[] = {out(x, 4, "x"), in(guard, 8, "guard")};
-    ok(d.declare(nullptr, declared, 2));
+    ok(d.declare(declared, 2));
     ok(d.launch(f, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
     return read(x, 1)[0];
   };
@@ -137,6 +137,21 @@ TEST_F(SimDriverKernel, ADeclarationIsForOneLaunch) {
   const Function f = kernel("store<1>((f32*)buffers[0], 6.0f);", 1, 1, 0);
   ok(launch(f, {.buffers = {out(x, 8, "x")}}));
   ok(launch(f, {.buffers = {out(y, 8, "y")}, .declared = false}));
+  ok(d.context_synchronize());
+}
+
+TEST_F(SimDriverKernel, ADeclarationIsOfItsThreadAlone) {
+  const Address x = allocate(8), y = allocate(8);
+  const Function f = kernel("store<1>((f32*)buffers[0], 6.0f);", 1, 1, 0);
+  const DeclaredAccess mine = out(x, 8, "x");
+  ok(d.declare(&mine, 1));
+  std::thread([&] {
+    EXPECT_EQ(d.context_set(context), kSuccess);
+    EXPECT_EQ(launch(f, {.buffers = {out(y, 8, "y")}}), kSuccess);  // on the same stream, in between
+  }).join();
+  uint64_t block[3] = {x, 0, 0};
+  void* parameters[] = {block};
+  ok(d.launch(f, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
   ok(d.context_synchronize());
 }
 
@@ -157,7 +172,7 @@ TEST_F(SimDriverKernel, ThreadsOfTheHostMayLaunchAtOnce) {
       void* parameters[] = {block};
       const DeclaredAccess declared = both(x[t], 256, "x");
       for (int i = 0; i < 50; ++i) {
-        EXPECT_EQ(d.declare(streams[t], &declared, 1), kSuccess);
+        EXPECT_EQ(d.declare(&declared, 1), kSuccess);
         EXPECT_EQ(d.launch(f, 1, 1, 1, 64, 1, 1, 0, streams[t], parameters, nullptr), kSuccess);
       }
       EXPECT_EQ(d.stream_synchronize(streams[t]), kSuccess);

@@ -85,7 +85,7 @@ class SimTest : public ::testing::Test {
     if (c.dims.empty()) block.push_back(0);
     block.push_back(0);
     void* parameters[] = {block.data()};
-    if (c.declared) ok(d.declare(c.stream, c.buffers.data(), c.buffers.size()));
+    if (c.declared) ok(d.declare(c.buffers.data(), c.buffers.size()));
     const auto t = static_cast<unsigned>(threads ? threads : threads_[f]);
     return d.launch(f, c.blocks, 1, 1, t, 1, 1, c.shared_bytes, c.stream, parameters, nullptr);
   }
