@@ -3,6 +3,7 @@
 // PyTorch's (the torch function of the same name is the source of each). Every op takes the caller's line.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -30,13 +31,71 @@ Tensor randn(Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
 /// Integers in [low, high); i64 by default.
 Tensor randint(int64_t low, int64_t high, Sizes sizes, TensorOptions options = {}, Loc loc = Loc::current());
 
-/// The values as a line: f32 of floating ones, i64 of integers, bool of bool. Source: torch.tensor.
+// The same with a dtype alone: zeros({2, 3}, DType::f64).
+template <std::same_as<DType> D>
+Tensor full(Sizes sizes, Scalar value, D dtype, Loc loc = Loc::current()) {
+  return full(std::move(sizes), value, TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor zeros(Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return zeros(std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor ones(Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return ones(std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor empty(Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return empty(std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor arange(Scalar end, D dtype, Loc loc = Loc::current()) {
+  return arange(end, TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor rand(Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return rand(std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor randn(Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return randn(std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+template <std::same_as<DType> D>
+Tensor randint(int64_t low, int64_t high, Sizes sizes, D dtype, Loc loc = Loc::current()) {
+  return randint(low, high, std::move(sizes), TensorOptions{.dtype = dtype}, loc);
+}
+
+namespace detail {
+/// f32 of floating values, i64 of integers, bool of bool.
+template <typename T, typename It>
+Tensor from_values(It first, It last, Sizes sizes, Loc loc) {
+  using Stored = std::conditional_t<std::is_floating_point_v<T>, float, int64_t>;
+  const Tensor t = Tensor::from_vector(std::vector<Stored>(first, last), std::move(sizes), loc);
+  return std::is_same_v<T, bool> ? t.to(DType::boolean, loc) : t;
+}
+}  // namespace detail
+
+/// The values of a number [], of a list [n], or of lists [rows, n]: f32 of floating ones, i64 of integers,
+/// bool of bool. Throws: invalid, when rows differ in length. Source: torch.tensor.
+template <typename T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, Loc loc = Loc::current()) {
+  return detail::from_values<T>(&value, &value + 1, {}, loc);
+}
 template <typename T>
 Tensor tensor(std::initializer_list<T> values, Loc loc = Loc::current()) {
-  using Stored = std::conditional_t<std::is_floating_point_v<T>, float, int64_t>;
-  const std::vector<Stored> line(values.begin(), values.end());
-  const Tensor t = Tensor::from_vector(line, {static_cast<int64_t>(line.size())}, loc);
-  return std::is_same_v<T, bool> ? t.to(DType::boolean, loc) : t;
+  return detail::from_values<T>(values.begin(), values.end(), {static_cast<int64_t>(values.size())}, loc);
+}
+template <typename T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, Loc loc = Loc::current()) {
+  const size_t columns = rows.size() ? rows.begin()->size() : 0;
+  std::vector<T> all;
+  for (const auto& row : rows) {
+    KILN_CHECK(row.size() == columns, invalid, "tensor ({}): a row of {} values, the first has {}", loc.str(),
+               row.size(), columns);
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return detail::from_values<T>(all.begin(), all.end(),
+                                {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, loc);
 }
 
 // Elementwise, one operand.

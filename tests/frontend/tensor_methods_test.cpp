@@ -227,6 +227,20 @@ TEST(Create, TensorTakesItsTypeFromTheValues) {
   expect_same(tensor({1.5, 2.0}), vec({1.5f, 2}), "floats");
   expect_same(tensor({1, 2}), ids({1, 2}), "integers");
   expect_same(tensor({true, false}), eq(ids({1, 0}), 1), "bool");
+  expect_same(tensor({{1, 2, 3}, {4, 5, 6}}), ids({1, 2, 3, 4, 5, 6}).view({2, 3}), "rows");
+  expect_same(tensor({{true}, {false}}), eq(ids({1, 0}), 1).view({2, 1}), "rows of bool");
+  EXPECT_EQ(tensor(2.5).type_str(), "f32[]");
+  EXPECT_EQ(tensor(2.5).item(), 2.5);
+  EXPECT_EQ(tensor(7).type_str(), "i64[]");
+  EXPECT_EQ(tensor(true).type_str(), "bool[]");
+  EXPECT_ERROR(tensor({{1, 2}, {3}}), "invalid: tensor (@): a row of 1 values, the first has 2");
+}
+
+TEST(Create, ADTypeStandsForOptions) {
+  const Tensor made[] = {full({2}, 1, DType::f64), zeros({2}, DType::f64),        ones({2}, DType::f64),
+                         empty({2}, DType::f64),   rand({2}, DType::f64),         randn({2}, DType::f64),
+                         arange(2, DType::f64),    randint(0, 5, {2}, DType::f64)};
+  for (const Tensor& t : made) EXPECT_EQ(t.type_str(), "f64[2]");
 }
 
 TEST(Hooks, MayReturnNothing) {
