@@ -5,6 +5,7 @@
 #include "frontend/device.h"
 #include "frontend/elementwise.h"
 #include "frontend/ops_detail.h"
+#include "frontend/ops_index.h"
 
 namespace kiln {
 
@@ -160,6 +161,24 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value, Loc loc) {
   return in_place("masked_fill_", loc, *this, {&mask}, {value}, [&](const std::vector<Tensor>& s) {
     return select3(expand_to(mask, sizes()), cast_to(s[0], dtype()), *this);
   });
+}
+Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
+  return copy_(scatter(*this, dim, index, src, loc), loc);
+}
+Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value, Loc loc) {
+  return copy_(scatter(*this, dim, index, value, loc), loc);
+}
+Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
+  return copy_(kiln::scatter_add(*this, dim, index, src, loc), loc);
+}
+Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha, Loc loc) {
+  return copy_(kiln::index_add(*this, dim, index, src, alpha, loc), loc);
+}
+Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
+  return copy_(index_copy(*this, dim, index, src, loc), loc);
+}
+Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, double value, Loc loc) {
+  return copy_(index_fill(*this, dim, index, value, loc), loc);
 }
 Tensor& Tensor::fill_(Scalar value, Loc loc) {
   if (defined()) require_fits(value, dtype(), "fill_", loc);

@@ -152,6 +152,13 @@ class Tensor : public detail::TensorMethods {
   Tensor& lerp_(const Tensor& end, double weight, Loc loc = Loc::current());
   Tensor& clamp_(std::optional<double> lo, std::optional<double> hi, Loc loc = Loc::current());
   Tensor& masked_fill_(const Tensor& mask, Scalar value, Loc loc = Loc::current());
+  Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc = Loc::current());
+  Tensor& scatter_(int64_t dim, const Tensor& index, double value, Loc loc = Loc::current());
+  Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc = Loc::current());
+  Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha = 1,
+                     Loc loc = Loc::current());
+  Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc = Loc::current());
+  Tensor& index_fill_(int64_t dim, const Tensor& index, double value, Loc loc = Loc::current());
   Tensor& fill_(Scalar value, Loc loc = Loc::current());
   Tensor& zero_(Loc loc = Loc::current());
   Tensor& neg_(Loc loc = Loc::current());

@@ -5,12 +5,17 @@
 #include "frontend/conv.h"
 #include "frontend/elementwise.h"
 #include "frontend/functional.h"
+#include "frontend/ops_index.h"
 #include "tests/frontend/everywhere.h"
 
 namespace kiln {
 namespace KILN_FILE {
 
 using namespace kiln::testing;  // NOLINT
+
+/// 0 or 1, and the two rows the other way around.
+Tensor places(const Tensor& y) { return to(gt(y, 1), DType::i64); }
+Tensor swapped() { return Tensor::from_vector<int64_t>({1, 0}, {2}); }
 
 struct Row {
   const char* name;
@@ -53,6 +58,18 @@ const Row kRows[] = {
      [](const Tensor& x, const Tensor&) { return clamp(x, 0.5, 1.5); }},
     {"masked_fill_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.masked_fill_(gt(y, 1), 7); },
      [](const Tensor& x, const Tensor& y) { return masked_fill(x, gt(y, 1), 7); }},
+    {"scatter_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.scatter_(-1, places(y), y); },
+     [](const Tensor& x, const Tensor& y) { return scatter(x, -1, places(y), y); }},
+    {"scatter_ number", [](Tensor& x, const Tensor& y) -> Tensor& { return x.scatter_(-1, places(y), 7); },
+     [](const Tensor& x, const Tensor& y) { return scatter(x, -1, places(y), 7); }},
+    {"scatter_add_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.scatter_add_(-1, places(y), y); },
+     [](const Tensor& x, const Tensor& y) { return scatter_add(x, -1, places(y), y); }},
+    {"index_add_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.index_add_(0, swapped(), y, 2); },
+     [](const Tensor& x, const Tensor& y) { return index_add(x, 0, swapped(), y, 2); }},
+    {"index_copy_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.index_copy_(0, swapped(), y); },
+     [](const Tensor& x, const Tensor& y) { return index_copy(x, 0, swapped(), y); }},
+    {"index_fill_", [](Tensor& x, const Tensor&) -> Tensor& { return x.index_fill_(0, swapped(), 7); },
+     [](const Tensor& x, const Tensor&) { return index_fill(x, 0, swapped(), 7); }},
     {"copy_", [](Tensor& x, const Tensor& y) -> Tensor& { return x.copy_(y); },
      [](const Tensor& x, const Tensor& y) { return x * 0 + y; }},
     {"fill_", [](Tensor& x, const Tensor&) -> Tensor& { return x.fill_(2); },
