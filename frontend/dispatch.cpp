@@ -85,12 +85,14 @@ void assign(const Tensor& target, const Tensor& value) {
 }
 
 void ValueCheck::require(int64_t found, const std::string& late) const {
-  KILN_CHECK(found == kNothingWrong, invalid, "{}{}{}{}", before, found == least ? INT64_MIN : found, after,
-             late);
+  if (found == kNothingWrong) return;
+  const Error wrong(ErrorKind::invalid,
+                    fmt::format("{}{}{}{}", before, found == least ? INT64_MIN : found, after, late));
+  throw module.empty() ? wrong : wrong.in(module);
 }
 
 void check_value(const Tensor& worst, std::string before, std::string after, std::optional<int64_t> least) {
-  ValueCheck check{{}, std::move(before), std::move(after), least};
+  ValueCheck check{{}, std::move(before), std::move(after), least, state().module_path()};
   if (Cursor* c = state().cursor) return c->check_later(worst, std::move(check));
   check.require(worst.item<int64_t>());
 }

@@ -31,6 +31,12 @@ std::string State::scope_path() const {
   return path;
 }
 
+std::string State::module_path() const {
+  for (size_t i = scopes.size(); i-- > 0;)
+    if (scopes[i].module && *scopes[i].name) return scopes[i].name;
+  return "";
+}
+
 std::string State::place() const {
   return scopes.empty() ? std::string("in-place")
                         : fmt::format("{} ({})", scopes.back().name, scopes.back().loc.str());

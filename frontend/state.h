@@ -39,6 +39,8 @@ struct State {
 
   /// "blocks.0.ln1/layer_norm": module path and composites.
   std::string scope_path() const;
+  /// "blocks.0.ln1": the innermost module that has a name; "": none.
+  std::string module_path() const;
   /// "mul_ (net.cpp:42)": the innermost op and its line.
   std::string place() const;
   /// The innermost user line on the stack.

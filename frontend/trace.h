@@ -116,6 +116,7 @@ struct ValueCheck {
   Value worst;
   std::string before, after;          ///< the error's text around the value
   std::optional<int64_t> least = {};  ///< what stands for the least integer, if anything does
+  std::string module;                 ///< whose forward asked, by its path; "": none
 
   /// Throws: invalid, if the run has left anything else than kNothingWrong; `late` ends the text.
   void require(int64_t found, const std::string& late = "") const;

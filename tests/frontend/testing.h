@@ -38,7 +38,8 @@ inline std::string without_device(std::string text) {
   if (!get_default_device().is_cuda()) return text;
   const std::string on = " on " + get_default_device().str();
   for (size_t p = text.find(on); p != std::string::npos; p = text.find(on, p)) text.erase(p, on.size());
-  text.erase(std::min(text.find(" (reported late, from call "), text.size()));
+  if (const size_t late = text.find(" (reported late, from call "); late != std::string::npos)
+    text.erase(late, text.find(')', late) + 1 - late);
   return text;
 }
 

@@ -219,6 +219,22 @@ TEST(Module, Errors) {
   EXPECT_EQ(error_of([] { Bad b; }), "invalid: register_module: bad name 'a.b'");
 }
 
+/// What only a run can find out says where in the model, too, compiled as eager.
+TEST(Module, ARunsErrorsNameTheModule) {
+  nn::Sequential net;
+  net.emplace_back<nn::Flatten>();
+  net.emplace_back<nn::Embedding>(3, 2);
+  const auto f = [&](const Tensor& ids) { return net(ids); };
+  auto fast = compile(f);
+  const Tensor bad = tensor({{0, 5}});
+  const auto wrong = [](const std::string& text) {
+    return text.find("index 5 is out of range; expected 0 to 2") != std::string::npos &&
+           text.find(" [in 1]") != std::string::npos;
+  };
+  EXPECT_PRED1(wrong, error_of([&] { f(bad).to_vector<float>(); }));
+  EXPECT_PRED1(wrong, error_of([&] { fast(bad).to_vector<float>(); }));
+}
+
 class Hooks : public ::testing::TestWithParam<Backend> {};
 
 TEST_P(Hooks, RegisteredAfterTheFirstCallRunAndStop) {
