@@ -169,6 +169,12 @@ std::vector<Tensor> Module::parameters(bool recurse) const {
   return out;
 }
 
+std::vector<Tensor> Module::buffers(bool recurse) const {
+  std::vector<Tensor> out;
+  for (auto& [name, t] : named_buffers(recurse)) out.push_back(t);
+  return out;
+}
+
 NamedTensors Module::named_buffers(bool recurse) const {
   NamedTensors out;
   std::set<const void*> seen;
@@ -186,6 +192,12 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   visit("", [&](const std::string& prefix, const Module& m) {
     out.emplace_back(prefix, const_cast<Module*>(&m));
   });
+  return out;
+}
+
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> out;
+  for (const auto& [name, m] : named_modules()) out.push_back(m);
   return out;
 }
 

@@ -38,8 +38,10 @@ class Module {
   NamedTensors named_parameters(bool recurse = true) const;
   std::vector<Tensor> parameters(bool recurse = true) const;
   NamedTensors named_buffers(bool recurse = true) const;
+  std::vector<Tensor> buffers(bool recurse = true) const;
   /// This module as "", then all below, in registration order.
   std::vector<std::pair<std::string, Module*>> named_modules();
+  std::vector<Module*> modules();
   /// Those registered in this module itself.
   std::vector<std::pair<std::string, Module*>> named_children() const { return modules_; }
   std::vector<Module*> children() const;
@@ -107,6 +109,8 @@ class Module {
 
  private:
   friend class Parametrization;  // stands in for a parameter
+  friend std::ostream& operator<<(std::ostream& out, const Module& m);
+  std::string text(size_t indent) const;
   /// Throws: invalid, for a name that is taken or cannot be part of a dotted one.
   void check_name(const char* what, const std::string& name) const;
   template <typename T>
@@ -131,6 +135,11 @@ class Module {
   std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   std::vector<std::shared_ptr<Module>> owned_;  ///< those below that are no members of their parent
 };
+
+/// The tree, each module with its class and its own parameters and buffers:
+/// "Net(\n  (fc0): Linear(weight f32[16,6], bias f32[16])\n  (act): relu()\n)". Neighbours that print alike
+/// are one line, "(0-3): 4 x Block(...)". Source: torch.nn.Module.__repr__.
+std::ostream& operator<<(std::ostream& out, const Module& m);
 
 /// Another module like `module`, built from `args` (the arguments that module was built from), sharing
 /// nothing with it. Source: copy.deepcopy of a torch.nn.Module.
