@@ -23,17 +23,20 @@ std::string index_text(const Index& x) {
   return s;
 }
 
-/// The most that an index over axes can be, when that is a number.
-std::optional<int64_t> largest(const Index& x, std::span<const Axis> axes) {
-  int64_t most = x.offset.is_const() ? x.offset.value() : -1;
-  if (most < 0) return std::nullopt;
+/// The least and the most that an index over axes can be, when those are numbers.
+std::optional<std::pair<int64_t, int64_t>> range_of(const Index& x, std::span<const Axis> axes) {
+  if (!x.offset.is_const()) return std::nullopt;
+  std::pair<int64_t, int64_t> r{x.offset.value(), x.offset.value()};
   for (const IndexTerm& t : x.terms) {
-    if (t.axis < 0 || !t.stride.is_const() || !axes[t.axis].extent.is_const() || t.stride.value() < 0)
-      return std::nullopt;
-    most += t.stride.value() * std::max<int64_t>(axes[t.axis].extent.value() - 1, 0);
+    if (t.axis < 0 || !t.stride.is_const() || !axes[t.axis].extent.is_const()) return std::nullopt;
+    const int64_t last = t.stride.value() * std::max<int64_t>(axes[t.axis].extent.value() - 1, 0);
+    (last < 0 ? r.first : r.second) += last;
   }
-  return most;
+  return r;
 }
+
+/// Of a dim that is walked backwards.
+bool is_negative(const Dim& stride) { return stride.is_const() && stride.value() < 0; }
 
 bool divisible(const Dim& a, const Dim& b) { return b.is(0) ? a.is(0) : mod(a, b).is(0); }
 
@@ -48,11 +51,12 @@ bool split_index(const Index& x, const Dim& inner, std::span<const Axis> axes, I
       continue;
     }
     if (t.axis < 0) return false;
-    const Dim span = t.stride * axes[t.axis].extent;
+    const Dim step = is_negative(t.stride) ? Dim(0) - t.stride : t.stride;
+    const Dim span = step * axes[t.axis].extent;
     // A term that crosses the border: its axis can be cut where the border falls.
     if (span != inner && !divisible(inner, span)) {
-      if (split && divisible(inner, t.stride) && divisible(axes[t.axis].extent, floordiv(inner, t.stride)))
-        *split = {t.axis, floordiv(inner, t.stride)};
+      if (split && divisible(inner, step) && divisible(axes[t.axis].extent, floordiv(inner, step)))
+        *split = {t.axis, floordiv(inner, step)};
       return false;
     }
     rest.add_axis(t.axis, t.stride);
@@ -64,14 +68,14 @@ bool split_index(const Index& x, const Dim& inner, std::span<const Axis> axes, I
     outer.offset = floordiv(x.offset, inner);
     rest.offset = mod(x.offset, inner);
   }
-  // Distinct axes may still add up past the border.
-  if (rest.terms.size() + (rest.offset.is(0) ? 0 : 1) <= 1) return true;
+  // Distinct axes may still add up past the border, and one that is walked backwards begins below it.
+  const bool backwards = std::any_of(rest.terms.begin(), rest.terms.end(),
+                                     [](const IndexTerm& t) { return is_negative(t.stride); });
+  if (!backwards && rest.terms.size() + (rest.offset.is(0) ? 0 : 1) <= 1) return true;
+  const auto range = range_of(rest, axes);
+  if (range && inner.is_const()) return range->first >= 0 && range->second < inner.value();
   std::vector<int> order;
-  Index plain = rest;
-  plain.offset = Dim(0);
-  const auto most = largest(rest, axes);
-  if (most && inner.is_const()) return *most < inner.value();
-  return rest.offset.is(0) && covers(plain, inner, axes, order);
+  return !backwards && covers(rest, inner, axes, order);
 }
 
 /// Element counts instead of indices: for an operand that lies row-major in memory.

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 
+#include "ir/base/text.h"
 #include "tests/codegen/compiled.h"
 #include "tests/codegen/convolutions.h"
 #include "tests/ir/random_graph.h"
@@ -264,6 +265,37 @@ TEST(Program, UpdatesInPlaceFromEachOther) {
 })";
   expect_same(text);
   EXPECT_EQ(Compiled(text).program.stats.launches, 1);
+}
+
+TEST(Program, ReducesMirroredViewsOfMergedDims) {
+  for (const char* shape : {"2,2", "3,3", "4,8", "31,33", "2,3,4"})
+    for (const char* reduce : {"f32[] sum %3 {dims=(0)}", "f32[] amax %3 {dims=(0)}"}) {
+      int64_t n = 1;
+      for (const std::string& d : split(shape, ',')) n *= std::stoll(d);
+      expect_same(fmt::format(R"(graph g {{
+  %0 = input f32[{0}] arg
+  %1 = f32[{1}] reshape %0 {{shape=[{1}]}}
+  %2 = f32[{1}] flip %1 {{dims=(0)}}
+  %3 = f32[{1}] tanh %2
+  %4 = {2}
+  output %4
+}})",
+                              shape, n, reduce));
+    }
+  // roll, then mirrored: what is read outside the bounds of a part is another part's.
+  expect_same(R"(graph g {
+  %0 = input f32[1,9] arg
+  %1 = f32[9] reshape %0 {shape=[9]}
+  %2 = f32[8] slice %1 {starts=[1], stops=[9], steps=(1)}
+  %3 = f32[1] slice %1 {starts=[0], stops=[1], steps=(1)}
+  %4 = f32[9] cat %2, %3 {dim=0}
+  %5 = f32[9,1] reshape %4 {shape=[9,1]}
+  %6 = f32[9] reshape %5 {shape=[9]}
+  %7 = f32[9] flip %6 {dims=(0)}
+  %8 = f32[9] add %6, %7
+  %9 = f32[] sum %8 {dims=(0)}
+  output %9
+})");
 }
 
 TEST(Program, SwapsInputsInPlace) {

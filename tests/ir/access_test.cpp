@@ -88,6 +88,38 @@ TEST(Access, ReshapeIgnoresDimsOfOne) {
             "0;0+a0*1;");
 }
 
+/// A dim that is walked backwards is cut and merged like one that is walked forwards.
+TEST(Access, ReshapeOfADimWalkedBackwards) {
+  const auto through_reshape = [](std::string_view text, const loop::Index& x, const std::vector<Axis>& axes,
+                                  AxisSplit* split) {
+    const Graph g = parse_graph(text);
+    const auto in = through_view(g, g.nodes[0], 0, {{x}, {}}, axes, split);
+    return in ? in->str() : "none";
+  };
+  constexpr std::string_view kSquare =
+      "graph g {\n %0 = input f32[2,2] arg\n %1 = f32[4] reshape %0 {shape=[4]}\n}";
+  loop::Index back;
+  back.offset = Dim(3);
+  back.add_axis(0, Dim(-1));
+  AxisSplit split;
+  EXPECT_EQ(through_reshape(kSquare, back, {{AxisRole::col, Dim(4)}}, &split), "none");
+  EXPECT_EQ(split.axis, 0);
+  EXPECT_TRUE(split.inner.is(2));
+  loop::Index cut;
+  cut.offset = Dim(3);
+  cut.add_axis(0, Dim(-2));
+  cut.add_axis(1, Dim(-1));
+  EXPECT_EQ(through_reshape(kSquare, cut, {{AxisRole::row, Dim(2)}, {AxisRole::col, Dim(2)}}, nullptr),
+            "1+a0*-1;1+a1*-1;");
+  // Of the last part of a roll, which begins before the tensor: its bounds are another's.
+  loop::Index beyond;
+  beyond.offset = Dim(9);
+  beyond.add_axis(0, Dim(-1));
+  EXPECT_EQ(through_reshape("graph g {\n %0 = input f32[1,9] arg\n %1 = f32[9] reshape %0 {shape=[9]}\n}",
+                            beyond, {{AxisRole::col, Dim(9)}}, nullptr),
+            "flat9+a0*-1;");
+}
+
 TEST(Access, CoversWantsEveryElementOnce) {
   const std::vector<Axis> axes = {{AxisRole::row, 3}, {AxisRole::col, 4}};
   loop::Index x;

@@ -6,12 +6,13 @@
 namespace kiln::testing {
 
 Value RandomPatterns::pattern() {
-  switch (rng_.below(6)) {
+  switch (rng_.below(7)) {
     case 0: return attention();
     case 1: return normalise();
     case 2: return embedding();
     case 3: return dropout();
     case 4: return views_into_matmul();
+    case 5: return views_into_sum();
     default: return linear();
   }
 }
@@ -165,6 +166,39 @@ Value RandomPatterns::views_into_matmul() {
   if (type(b).shape[1] != k) b = adapt(b, {t, {n, k}});
   if (!transposed) b = b_.permute(b, {1, 0});
   return viewed(epilogue(keep(matmul(a, b, transposed))));
+}
+
+/// A sum (or another reduction) of a value seen through merged, cut, turned and mirrored dims.
+Value RandomPatterns::views_into_sum() {
+  Value x = tame();
+  for (int64_t left = 1 + rng_.below(4); left > 0; --left) {
+    const Shape& s = type(x).shape;
+    const int64_t rank = static_cast<int64_t>(s.size()), dim = rng_.below(std::max<int64_t>(rank, 1));
+    const Dim n = numel(s);
+    switch (rng_.below(5)) {
+      case 0: x = b_.reshape(x, {n}); break;
+      case 1:  // each even dim cut in two
+        if (rank > 0 && s[static_cast<size_t>(dim)].value() % 2 == 0) {
+          Shape cut = s;
+          cut[static_cast<size_t>(dim)] = Dim(s[static_cast<size_t>(dim)].value() / 2);
+          cut.insert(cut.begin() + dim + rng_.below(2), Dim(2));
+          x = b_.reshape(x, cut);
+        }
+        break;
+      case 2:
+        if (rank > 1) {
+          Ints order(static_cast<size_t>(rank));
+          for (int64_t d = 0; d < rank; ++d) order[static_cast<size_t>(d)] = (d + dim) % rank;
+          x = b_.permute(x, order);
+        }
+        break;
+      default:
+        if (rank > 0) x = b_.emit(op("flip"), {x}, {Ints{dim}});
+    }
+  }
+  const Value y = rng_.chance(30) ? binary(op("mul"), x, b_.emit(op("flip"), {x}, {Ints{0}})) : x;
+  const Ints dims = random_dims(type(y).rank(), 60);
+  return rng_.chance(60) || numel(type(y).shape).is(0) ? b_.sum(y, dims) : b_.emit(op("amax"), {y}, {dims});
 }
 
 /// SGD, AdamW, or just another value in place of an input; now and then two inputs change places.

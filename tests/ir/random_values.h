@@ -127,6 +127,7 @@ class RandomPatterns : public RandomValues {
   Value embedding();
   Value dropout();
   Value views_into_matmul();
+  Value views_into_sum();
   Value viewed(Value x);
   Value matmul(Value a, Value b, bool transposed);
   Value softmax(Value x);
