@@ -193,6 +193,7 @@ void Cursor::walk_backward(const Tensor& root, const Tensor& gradient, bool reta
     if (follow_flush()) return backward(root, gradient, retain_graph, loc, watch);
     start_recording("backward", loc);
   }
+  if (recorder_->overlap_written()) flush_writes();
   if (leaves_trace(recorder_->read(slot_of(*root.impl()), origin())))
     return backward_outside(nullptr, root, gradient, retain_graph, loc, watch);
   Event& e = open_event(EventKind::backward, "backward", loc);

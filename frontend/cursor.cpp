@@ -173,7 +173,7 @@ bool Cursor::follow(const CallInfo& info, std::vector<Tensor>* many, Tensor* one
   } else {
     check_device(info);
   }
-  if (pending_write_under(info.operands)) flush_writes();
+  if (recorder_->overlap_written() || pending_write_under(info.operands)) flush_writes();
   Event& e = open_event(EventKind::call, info.name, info.loc);
   e.device = device_of(info);
   e.ints.assign(info.ints.begin(), info.ints.end());

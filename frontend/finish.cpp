@@ -389,7 +389,8 @@ void Cursor::run_stage(Event& e) try {
   throw Error(error.kind(), error.what() + largest_results(e.recorder->graph), e.loc);
 }
 
-/// Brings memory up to date after a write to a tensor that overlaps another: the others then show it.
+/// Brings memory up to date after a write to a tensor that overlaps another: the others then show it. Not
+/// right after the write, but before what comes next: what is alive between is the same in every call.
 void Cursor::flush_writes() {
   Event& e = record_run(EventKind::host_read, live_slots(), kAbsent, state().user_loc());
   recorder_->refresh_overlaps();
@@ -437,6 +438,10 @@ void Cursor::host_read(TensorImpl& t, const char* what, SourceLoc loc) {
   if (!e && follow_flush()) return host_read(t, what, loc);
   if (!e) {
     if (!recording()) start_recording(what, loc);
+    if (recorder_->overlap_written()) {
+      flush_writes();
+      return host_read(t, what, loc);
+    }
     e = &record_run(EventKind::host_read, live, t.slot, loc);
   }
   at_ = e;

@@ -332,7 +332,6 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
     e.results.push_back(std::move(result));
   }
   close_event();
-  if (recorder_->flush) flush_writes();
 }
 
 void Cursor::set_leaf(const Tensor& t, bool on, SourceLoc loc) {

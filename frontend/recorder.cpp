@@ -109,8 +109,12 @@ void Recorder::store(Value v, int external) {
   in_memory[v.id] = external;
 }
 
+bool Recorder::overlap_written() const {
+  return std::any_of(externals.begin(), externals.end(),
+                     [&](Slot s) { return slots[s].overlaps && pending_write_near(s); });
+}
+
 void Recorder::refresh_overlaps() {
-  flush = false;
   for (Slot s : externals) {
     if (!slots[s].overlaps) continue;
     SlotInfo fresh = slots[s];
@@ -191,7 +195,6 @@ void Recorder::write(Slot s, Value v, bool grad, const Origin& origin) {
     base.leaf = !base.requires_grad;
   }
   base.written = base.external >= 0;
-  flush = flush || base.overlaps;
   ++base.version;
   change(memory, base);
   if (s == memory || s == history || !(tracked || plain)) return;

@@ -151,7 +151,6 @@ struct Recorder {
   std::map<int, Slot> export_owner;   ///< carried buffer -> slot whose handles show it
   std::map<int, int> in_memory;       ///< value id -> external that holds it now
   int carried_count = 0;
-  bool flush = false;  ///< an overlapping external was written: memory must be brought up to date
   std::vector<ValueCheck> checks;
   size_t checks_run = 0;  ///< of those, tested by stages that end at an earlier host read
 
@@ -168,6 +167,9 @@ struct Recorder {
   Value read(Slot s, const Origin& origin);
   /// The memory of `external` holds `v` from now on, and nothing else.
   void store(Value v, int external);
+  /// Whether a write to an external that overlaps another is pending: memory must be brought up to date
+  /// before anything else reads.
+  bool overlap_written() const;
   /// After a run: overlapping externals are read from memory anew.
   void refresh_overlaps();
   /// Whether a pending write may lie in the storage of external slot `s`.

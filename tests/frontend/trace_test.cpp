@@ -369,6 +369,37 @@ TEST_P(Trace, OverlappingArgumentsShowEachOthersWrites) {
   EXPECT_EQ(compiled.stats().builds.size(), 1u);
 }
 
+/// A tensor and a view of it that are both of the state: what one write leaves is what the next op reads, in
+/// every call, whatever was alive meanwhile.
+TEST_P(Trace, OverlappingStateIsReadAfterEachWrite) {
+  using Step = std::function<Tensor(Tensor & a, Tensor & b)>;
+  const Step steps[] = {
+      [](Tensor& a, Tensor& b) { return b.copy_(a.slice(0, 1, 3)), a.add_(1.0); },
+      [](Tensor& a, Tensor& b) { return b.copy_(sum(a)), a.add_(1.0); },
+      [](Tensor& a, Tensor& b) { return b.add_(a.slice(0, 1, 3)), a.add_(1.0); },
+      [](Tensor& a, Tensor& b) {
+        const Tensor y = a * 2;
+        b.add_(1.0);
+        const Tensor z = a * 3;
+        b.add_(z.slice(0, 0, 2));
+        return a + y;
+      },
+      [](Tensor& a, Tensor& b) { return a.add_(1.0), b.mul_(2), a * 1.0; },
+      [](Tensor& a, Tensor& b) { return b.fill_(sum(a).item()), a * 1.0; },
+  };
+  for (const Step& step : steps) {
+    const auto start = [] { return arange(6, DType::f32).view({3, 2}).clone(); };
+    Tensor a = start(), b = a.slice(0, 0, 2), x = start(), y = x.slice(0, 0, 2);
+    auto fast = compile([&] { return step(x, y).clone(); }, options());
+    for (int call = 0; call < 4; ++call) {
+      const Tensor want = step(a, b).clone(), got = fast();
+      EXPECT_EQ(values(got), values(want)) << &step - steps << " call " << call;
+      EXPECT_EQ(values(x), values(a)) << &step - steps << " call " << call;
+    }
+    EXPECT_EQ(fast.stats().builds.size(), 1u) << &step - steps;
+  }
+}
+
 TEST_P(Trace, ViewBoundAfterAWriteToItsStorage) {
   const auto fn = [](const Tensor& whole, const Tensor& row) {
     Tensor w = whole;
