@@ -30,7 +30,7 @@ Lowering::Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, c
   }
   inputs_ = f.inputs;
   for (size_t i = 0; i < g.inputs.size(); ++i)
-    if (needs_dense(i)) f.inputs[i] = {contiguous_dims(g.type(g.inputs[i].value).shape), Dim(0)};
+    if (needs_dense(i)) f.inputs[i] = row_major(g.type(g.inputs[i].value));
   fused_ = fuse(g, f);
   dump("partition", [&] { return print_partition(fused_, g_); });
   dump("loops", [&] { return print(fused_, g_); });
@@ -75,7 +75,7 @@ Order Lowering::in_order(const std::vector<Work>& works) const {
 
 bool Lowering::needs_dense(size_t i) const {
   const Value v = g_.inputs[i].value;
-  if (inputs_[i] == TensorLayout{contiguous_dims(g_.type(v).shape), Dim(0)}) return false;
+  if (inputs_[i] == row_major(g_.type(v))) return false;
   return std::any_of(g_.nodes.begin(), g_.nodes.end(),
                      [&](const Node& n) { return n.op == op("reshape") && n.in[0] == v; });
 }
@@ -83,18 +83,10 @@ bool Lowering::needs_dense(size_t i) const {
 void Lowering::make_dense(size_t i) {
   const Value v = g_.inputs[i].value;
   const Type& t = g_.type(v);
-  for (const GraphOutput& o : g_.outputs)
-    KILN_CHECK(o.alias_input != static_cast<int>(i), unsupported,
-               "update of input '{}' in place: it lies strided and is reshaped (make it contiguous)",
-               g_.inputs[i].name);
   const int external = new_cell(t.dtype, bytes_of(t), "");
   std::swap(cells_[external].buffer, cells_[v.id].buffer);
-  loop::Instr load;
-  load.kind = loop::InstrKind::load;
-  load.param = 0;
-  load.index.offset = inputs_[i].offset;
-  for (size_t d = 0; d < t.shape.size(); ++d) load.index.add_axis(static_cast<int>(d), inputs_[i].strides[d]);
-  add_fill(t.shape, t.dtype, std::move(load), external, value_cell(v), {});
+  strided_[v.id] = external;
+  add_copy(t, inputs_[i], external, row_major(t), value_cell(v));
 }
 
 // --- cells ---
@@ -102,7 +94,7 @@ void Lowering::make_dense(size_t i) {
 namespace {
 /// From where a tensor's pointer is to behind its last element.
 Dim bytes_of(const Type& t, const TensorLayout& layout) {
-  if (layout == TensorLayout{contiguous_dims(t.shape), Dim(0)}) return detail::bytes_of(t);
+  if (layout == row_major(t)) return detail::bytes_of(t);
   Dim last = layout.offset;
   for (size_t d = 0; d < t.shape.size(); ++d) {
     if (t.shape[d].is(0)) return Dim(0);
@@ -171,6 +163,15 @@ void Lowering::find_overwrites() {
     }
     const Value old = g_.inputs[o.alias_input].value;
     if (old == o.value && !copies.count(static_cast<int>(i))) continue;
+    if (const auto strided = strided_.find(old.id); strided != strided_.end()) {
+      // Made row-major, as it was read, and then spread over the input's memory.
+      const int external = new_cell(cells_[cell].dtype, cells_[cell].bytes, "");
+      cells_[external].buffer = cells_[strided->second].buffer;
+      const Type& t = g_.type(old);
+      add_copy(t, row_major(t), cell, inputs_[static_cast<size_t>(o.alias_input)], external);
+      overwrites_.push_back({external, strided->second});
+      continue;
+    }
     cells_[cell].buffer = cells_[old.id].buffer;
     overwrites_.push_back({cell, value_cell(old)});
   }
@@ -185,8 +186,7 @@ void Lowering::write_late(int i) {
   cells_[external].buffer = cells_[o.cell].buffer;
   cells_[o.cell].buffer = -1;
   const size_t input = input_of(o.old_cell);
-  KILN_CHECK(inputs_[input] == (TensorLayout{contiguous_dims(g_.type(Value{o.old_cell}).shape), Dim(0)}),
-             unsupported,
+  KILN_CHECK(inputs_[input] == row_major(g_.type(Value{o.old_cell})), unsupported,
              "update of input '{}': its memory is strided, and its old value is still read after the new "
              "one is made",
              g_.inputs[input].name);

@@ -106,16 +106,33 @@ void Lowering::add_effect(const Node& n) {
   collectives_.push_back(add_all_reduce(g_, n, index, cells_, works_));
 }
 
-/// A kernel that writes `cell` row-major over `shape` from one loaded or constant instruction.
-void Lowering::add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, int to_cell,
-                        std::vector<int> nodes) {
+namespace {
+/// Element (a0, a1, ...) of a tensor.
+loop::Index place_in(const TensorLayout& l) {
+  loop::Index x;
+  x.offset = l.offset;
+  for (size_t d = 0; d < l.strides.size(); ++d) x.add_axis(static_cast<int>(d), l.strides[d]);
+  return x;
+}
+loop::Instr load_from(const TensorLayout& l) {
+  loop::Instr load;
+  load.kind = loop::InstrKind::load;
+  load.param = 0;
+  load.index = place_in(l);
+  return load;
+}
+}  // namespace
+
+void Lowering::add_copy(const Type& t, const TensorLayout& from, int from_cell, const TensorLayout& to,
+                        int to_cell) {
+  add_fill(t.shape, t.dtype, load_from(from), from_cell, to, to_cell, {});
+}
+
+void Lowering::add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, const TensorLayout& to,
+                        int to_cell, std::vector<int> nodes) {
   loop::Kernel k;
-  loop::Index to;
-  const std::vector<Dim> strides = contiguous_dims(shape);
-  for (size_t d = 0; d < shape.size(); ++d) {
+  for (size_t d = 0; d < shape.size(); ++d)
     k.axes.push_back({d + 1 == shape.size() ? loop::AxisRole::col : loop::AxisRole::row, shape[d]});
-    to.add_axis(static_cast<int>(d), strides[d]);
-  }
   Work w;
   w.reads = from_cell >= 0 ? std::vector<int>{from_cell} : std::vector<int>{};
   w.cells = w.reads;
@@ -131,7 +148,7 @@ void Lowering::add_fill(const Shape& shape, DType t, loop::Instr from, int from_
   store.dtype = loop::computed(t);
   store.args = {0};
   store.param = static_cast<int>(k.params.size()) - 1;
-  store.index = to;
+  store.index = place_in(to);
   k.body.push_back(std::move(store));
   loop::infer_axes(k);
   loop::canonicalize(k);
@@ -143,18 +160,15 @@ Operand Lowering::copied(const Node& n, size_t i, const Operand& o, int* cell) {
   const Type& t = g_.type(n.in[i]);
   std::vector<int64_t> order;
   const Operand out{o.base, dense_operand(g_, n, i, true, order)};
-  Shape shape;
-  loop::Instr load;
-  load.kind = loop::InstrKind::load;
-  load.param = 0;
-  load.index.offset = o.layout.offset;
-  for (size_t d = 0; d < order.size(); ++d) {
-    shape.push_back(t.shape[order[d]]);
-    load.index.add_axis(static_cast<int>(d), o.layout.strides[order[d]]);
+  Type permuted{t.dtype, {}};
+  TensorLayout now{{}, o.layout.offset};
+  for (const int64_t d : order) {
+    permuted.shape.push_back(t.shape[d]);
+    now.strides.push_back(o.layout.strides[d]);
   }
   const int from = *cell;
   *cell = new_cell(t.dtype, bytes_of(t), "copy");
-  add_fill(shape, t.dtype, std::move(load), from, *cell, {});
+  add_copy(permuted, now, from, row_major(permuted), *cell);
   return out;
 }
 
@@ -194,7 +208,8 @@ bool Lowering::rebased_case(const Node& n, std::vector<Operand> operands, Fused 
 
 void Lowering::add_contract(const Step& s, const Node& n) {
   if (numel(g_.type(n.in[0]).shape).is(0)) {  // sums of nothing
-    add_fill(g_.type(n.out).shape, g_.type(n.out).dtype, {}, -1, value_cell(n.out), {s.node});
+    const Type& t = g_.type(n.out);
+    add_fill(t.shape, t.dtype, {}, -1, row_major(t), value_cell(n.out), {s.node});
     return;
   }
   std::vector<Operand> operands = s.operands;

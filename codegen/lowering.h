@@ -11,9 +11,11 @@
 
 #include "codegen/kernel_writer.h"
 #include "codegen/lower_parts.h"
+#include "ir/access.h"
 
 namespace kiln::detail {
 
+inline TensorLayout row_major(const Type& t) { return {contiguous_dims(t.shape), Dim(0)}; }
 inline Dim bytes_of(const Type& t) { return numel(t.shape) * Dim(static_cast<int64_t>(dtype_size(t.dtype))); }
 
 /// A work that a kernel for all sizes can do, and the sizes to give it.
@@ -52,9 +54,12 @@ class Lowering {
   void add_loop(const loop::Kernel& k, Work w);
   void add_node(const Step& s);
   void add_effect(const Node& n);
-  /// A kernel that writes `cell` row-major over `shape` from one loaded or constant instruction.
-  void add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, int to_cell,
-                std::vector<int> nodes);
+  /// A kernel that writes all of `to_cell`, of a tensor that lies there so, from one loaded or constant
+  /// instruction.
+  void add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, const TensorLayout& to,
+                int to_cell, std::vector<int> nodes);
+  /// A kernel that copies a tensor of type `t`.
+  void add_copy(const Type& t, const TensorLayout& from, int from_cell, const TensorLayout& to, int to_cell);
   /// A dense copy of operand i of a contraction.
   Operand copied(const Node& n, size_t i, const Operand& o, int* cell);
   /// The kernels before and after a contraction, if their parameters can say which one is its own.
@@ -115,6 +120,7 @@ class Lowering {
   DimPool pool_;
   FusedGraph fused_;
   std::vector<TensorLayout> inputs_;
+  std::map<int, int> strided_;  ///< input that is read from a row-major copy -> cell of its own memory
   std::vector<Cell> cells_;
   std::vector<Work> works_;
   std::vector<Overwrite> overwrites_, late_;

@@ -304,6 +304,59 @@ TEST(InPlace, MemoryOfOthersWithOverlaps) {
   EXPECT_EQ(memory[0], 2);
 }
 
+/// State that lies strided, written through a view of another shape.
+TEST(InPlace, StridedStateThroughAReshapingView) {
+  using Write = std::function<void(Tensor&)>;
+  struct Case {
+    std::function<Tensor()> base;
+    std::function<Tensor(const Tensor&)> state;
+    Write write;
+  };
+  const auto counted = [](const Sizes& sizes) {
+    int64_t n = 1;
+    for (const int64_t d : sizes) n *= d;
+    return arange(n, DType::f32).view(sizes).clone();
+  };
+  const Case cases[] = {
+      {[&] {
+         return counted({3, 4});
+       },
+       [](const Tensor& b) { return b.slice(1, 1, 3); }, [](Tensor& s) { s.unsqueeze(0).add_(1.0); }},
+      {[&] {
+         return counted({3, 1, 4});
+       },
+       [](const Tensor& b) { return b.slice(2, 1, 3); }, [](Tensor& s) { s.squeeze(1).mul_(3); }},
+      {[&] {
+         return counted({3, 4});
+       },
+       [](const Tensor& b) { return b.slice(1, 1, 3); },
+       [](Tensor& s) {
+         s.view({3, 2, 1}).add_(1);
+       }},
+      {[&] {
+         return counted({7, 1});
+       },
+       [](const Tensor& b) { return b.t(); }, [](Tensor& s) { s.view({7}).add_(1); }},
+      {[&] {
+         return counted({4, 6});
+       },
+       [](const Tensor& b) { return b.t(); },
+       [](Tensor& s) {
+         s.copy_((s.reshape({24}) * 2.0).reshape({6, 4}));
+       }},
+  };
+  for (const Case& c : cases) {
+    const Tensor eager = c.base(), compiled = c.base();
+    Tensor a = c.state(eager), b = c.state(compiled);
+    auto fast = compile([&] { c.write(b); });
+    for (int call = 0; call < 3; ++call) {
+      c.write(a);
+      fast();
+      EXPECT_EQ(values(compiled), values(eager)) << a.type_str() << " call " << call;
+    }
+  }
+}
+
 TEST(InPlace, LongChainsOfViews) {
   Tensor x = vec({1, 2, 3, 4}, true);
   Tensor base = x * 1.0, y = base;
