@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "frontend/autocast_ops.h"
+#include "frontend/device.h"
 #include "frontend/ops_detail.h"
 #include "frontend/optim/optimizer.h"
 #include "frontend/state.h"
@@ -177,7 +178,11 @@ bool is_autocast_enabled() { return state().autocast.has_value(); }
 
 namespace {
 
-Tensor number_on(float value, Device device) { return Tensor::from_vector<float>({value}, {}).to(device); }
+/// No event of a compiled callable, which may run when it is made.
+Tensor number_on(float value, Device device) {
+  const Tensor t = Tensor::from_vector<float>({value}, {});
+  return Tensor(transferred(*t.impl(), device));
+}
 
 /// Whether any element of `x` is infinite or NaN: 1 or 0, 0-d f32.
 Tensor overflows(const Tensor& x, Loc loc) {
@@ -189,31 +194,35 @@ Tensor overflows(const Tensor& x, Loc loc) {
 
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerOptions& o, std::optional<Device> device, Loc loc)
-    : options_(o), device_(device.value_or(get_default_device())) {
+GradScaler::GradScaler(const GradScalerOptions& o, std::optional<Device> device, Loc loc) : options_(o) {
   KILN_CHECK(
       o.growth_factor > 1 && o.backoff_factor < 1 && o.growth_interval > 0 && o.init_scale > 0, invalid,
       "GradScaler ({}): got growth_factor {}, backoff_factor {}, growth_interval {} and init_scale {}; "
       "expected more than 1, less than 1, and both above 0",
       loc.str(), o.growth_factor, o.backoff_factor, o.growth_interval, o.init_scale);
-  if (!o.enabled) return;
-  scale_ = number_on(static_cast<float>(o.init_scale), device_);
-  tracker_ = number_on(0, device_);
+  if (o.enabled && device) settle(*device, "constructor", loc);
 }
 
-GradScaler::Known& GradScaler::known(optim::Optimizer& optimizer) {
-  Known& k = known_[&optimizer];
-  if (!k.overflow.defined()) k.overflow = number_on(0, device_);
-  return k;
+void GradScaler::settle(Device device, const char* what, Loc loc) {
+  if (!scale_.defined()) {
+    scale_ = number_on(static_cast<float>(options_.init_scale), device);
+    tracker_ = number_on(static_cast<float>(first_tracker_), device);
+  }
+  KILN_CHECK(scale_.device() == device, invalid,
+             "GradScaler.{} ({}): got a tensor on {}, and this scaler is for {} (one scaler for each device)",
+             what, loc.str(), device.str(), scale_.device().str());
 }
 
 Tensor GradScaler::scale(const Tensor& loss, Loc loc) {
-  return options_.enabled ? mul({loss, loc}, {scale_, loc}) : loss;
+  require(loss, "GradScaler.scale", loc);
+  if (!options_.enabled) return loss;
+  settle(loss.device(), "scale", loc);
+  return mul({loss, loc}, {scale_, loc});
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer, Loc loc) {
   if (!options_.enabled) return;
-  Known& k = known(optimizer);
+  Known& k = known_[&optimizer];
   KILN_CHECK(!k.stepped, invalid, "GradScaler.unscale_ ({}): comes after step() (call update() first)",
              loc.str());
   KILN_CHECK(!k.unscaled, invalid, "GradScaler.unscale_ ({}): was called before (call update() first)",
@@ -222,6 +231,8 @@ void GradScaler::unscale_(optim::Optimizer& optimizer, Loc loc) {
   for (const Tensor& p : optimizer.params())
     if (p.grad().defined()) grads.push_back(p.grad());
   KILN_CHECK(!grads.empty(), invalid, "GradScaler.unscale_ ({}): no parameter has a gradient", loc.str());
+  for (const Tensor& g : grads) settle(g.device(), "unscale_", loc);
+  if (!k.overflow.defined()) k.overflow = number_on(0, scale_.device());
   std::vector<const Tensor*> operands{&scale_, &k.overflow};
   for (const Tensor& g : grads) {
     KILN_CHECK(g.dtype() != DType::f16, invalid,
@@ -245,7 +256,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer, Loc loc) {
 
 void GradScaler::step(optim::Optimizer& optimizer, Loc loc) {
   if (!options_.enabled) return optimizer.step(loc);
-  Known& k = known(optimizer);
+  Known& k = known_[&optimizer];
   KILN_CHECK(!k.stepped, invalid, "GradScaler.step ({}): was called before (call update() first)", loc.str());
   if (!k.unscaled) unscale_(optimizer, loc);
   optimizer.step_unless(k.overflow, loc);
@@ -291,13 +302,21 @@ void GradScaler::update(double new_scale, Loc loc) {
   if (!options_.enabled) return;
   KILN_CHECK(new_scale > 0, invalid, "GradScaler.update ({}): got scale {}, expected one above 0", loc.str(),
              new_scale);
-  NoGrad guard;
-  scale_.fill_(new_scale, loc);
+  if (scale_.defined()) {
+    NoGrad guard;
+    scale_.fill_(new_scale, loc);
+  } else {
+    options_.init_scale = new_scale;
+  }
   end_iteration();
 }
 
 double GradScaler::get_scale() const {
-  return options_.enabled ? static_cast<double>(scale_.item<float>()) : 1.0;
+  if (!options_.enabled) return 1;
+  return scale_.defined() ? static_cast<double>(scale_.item<float>()) : options_.init_scale;
+}
+double GradScaler::tracker() const {
+  return tracker_.defined() ? static_cast<double>(tracker_.item<float>()) : first_tracker_;
 }
 
 NamedTensors GradScaler::state_dict() const {
@@ -307,7 +326,7 @@ NamedTensors GradScaler::state_dict() const {
           {"growth_factor", number(options_.growth_factor)},
           {"backoff_factor", number(options_.backoff_factor)},
           {"growth_interval", number(static_cast<double>(options_.growth_interval))},
-          {"_growth_tracker", number(tracker_.item<float>())}};
+          {"_growth_tracker", number(tracker())}};
 }
 
 void GradScaler::load_state_dict(const NamedTensors& state, Loc loc) {
@@ -328,9 +347,12 @@ void GradScaler::load_state_dict(const NamedTensors& state, Loc loc) {
   options_.growth_factor = given["growth_factor"];
   options_.backoff_factor = given["backoff_factor"];
   options_.growth_interval = static_cast<int64_t>(given["growth_interval"]);
+  options_.init_scale = given["scale"];
+  first_tracker_ = given["_growth_tracker"];
+  if (!scale_.defined()) return;
   NoGrad guard;
-  scale_.fill_(given["scale"], loc);
-  tracker_.fill_(given["_growth_tracker"], loc);
+  scale_.fill_(options_.init_scale, loc);
+  tracker_.fill_(first_tracker_, loc);
 }
 
 }  // namespace kiln

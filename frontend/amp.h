@@ -46,8 +46,8 @@ struct GradScalerOptions {
 /// selected there, element by element, and no value is read. Source: torch.amp.GradScaler.
 class GradScaler {
  public:
-  /// `device`: of the gradients; none: get_default_device(). Throws: invalid, for factors or an interval that
-  /// PyTorch refuses.
+  /// `device`: of the gradients; none: that of the first loss or gradients it is given. Throws: invalid, for
+  /// factors or an interval that PyTorch refuses.
   explicit GradScaler(const GradScalerOptions& options = {}, std::optional<Device> device = {},
                       Loc loc = Loc::current());
   GradScaler(const GradScaler&) = delete;
@@ -83,12 +83,14 @@ class GradScaler {
     Tensor overflow;  ///< 0-d f32: whether a gradient is not finite
     bool unscaled = false, stepped = false;
   };
-  Known& known(optim::Optimizer& optimizer);
   void end_iteration();
+  /// Makes the numbers on `device`, the first time. Throws: invalid, when they are on another.
+  void settle(Device device, const char* what, Loc loc);
+  double tracker() const;
 
   GradScalerOptions options_;
-  Device device_;
-  Tensor scale_, tracker_;
+  double first_tracker_ = 0;  ///< of the first iteration
+  Tensor scale_, tracker_;    ///< undefined until a device is known
   std::map<optim::Optimizer*, Known> known_;
 };
 
