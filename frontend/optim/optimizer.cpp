@@ -219,8 +219,9 @@ void Optimizer::make_state(size_t group, size_t param, Loc loc) {
           t.dtype() == p.dtype() && t.sizes() == (spec.sizes ? *spec.sizes : p.sizes()) &&
               t.device() == p.device(),
           invalid,
-          "{} ({}): parameter {} is {}, but its state '{}' is {} (make the optimizer after Module::to)",
-          event_, loc.str(), param, describe(*p.impl()), spec.name, t.type_str());
+          "{} ({}): parameter {} is {}, but its state '{}' is {}{} (make the optimizer after Module::to)",
+          event_, loc.str(), param, describe(*p.impl()), spec.name, t.type_str(),
+          p.is_cuda() && !t.is_cuda() ? " on cpu" : "");
     } else if (spec.needed) {
       note_count([state = state_, param, k] { (*state)[param][k] = {}; });
       const AtOnce now;
@@ -393,8 +394,6 @@ void Optimizer::count_on_device() {
 }
 
 void Optimizer::read_counts() const {
-  if (!outdated_) return;
-  outdated_ = false;
   std::map<DeviceCounts, Progress> known;
   for (size_t i = 0; i < counts_->size(); ++i) {
     const auto [at, is_new] = known.emplace((*counts_)[i], Progress{});
@@ -439,10 +438,7 @@ void Optimizer::take(const Tensor& skip, Loc loc) {
     run(step, scalars);
     return std::vector<Tensor>{};
   });
-  if (on_device) {
-    outdated_ = true;
-    return;
-  }
+  if (on_device) return;
   note_count(
       [all = progress_, before = *progress_] { std::copy(before.begin(), before.end(), all->begin()); });
   for (size_t r = 0; r < step.rows.size(); ++r) (*progress_)[step.rows[r].param] = step.after[r];

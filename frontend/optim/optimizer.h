@@ -162,7 +162,8 @@ class Optimizer {
   void apply_update(const Row& row, const Step& step, const std::vector<Tensor>& numbers,
                     const Tensor& skipped) const;
   void count_on_device();
-  /// Brings the host's counts up to the device's, where that counts.
+  /// Brings the host's counts up to the device's, where that counts: also in replays, of which the host
+  /// knows nothing.
   void read_counts() const;
   size_t group_of(size_t param) const;
   std::vector<Hyper> const_hypers(size_t group) const;
@@ -179,7 +180,6 @@ class Optimizer {
   uint64_t step_calls_ = 0;
   /// Per parameter, where the device counts: one object for those that have always taken steps together.
   std::shared_ptr<std::vector<DeviceCounts>> counts_;
-  mutable bool outdated_ = false;  ///< the host's counts
 };
 
 /// An optimizer with options of one kind for each group.

@@ -239,6 +239,8 @@ TEST(StepUnless, RunsFrozen) {
       if (t == 3) continue;
       plain.gradients(x, true);
       plain.optimizer->step();
+      // Asked for in between, too.
+      EXPECT_EQ(m.optimizer->step_count(0), plain.optimizer->step_count(0)) << t;
     }
     expect_same(m, plain);
   }
