@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -123,9 +124,11 @@ void verify(bool remove, bool json) {
     fmt::print("{}\n",
                Json{{"good", good}, {"damaged", bad}, {"removed", removed}, {"entries", rows}}.dump());
   else fmt::print("{} good, {} damaged{}\n", good, bad, remove ? fmt::format(", {} removed", removed) : "");
-  KILN_CHECK(bad == 0, io,
-             "cache verify: {} of {} are damaged (they are misses, made again at their next use{})", bad,
-             good + bad, remove ? "" : "; --delete removes them");
+  KILN_CHECK(
+      bad == 0, io,
+      "cache verify: {} of {} are damaged (they are misses: a run makes again what it needs, and needs "
+      "no object or cubin of a plan that is good{})",
+      bad, good + bad, remove ? "" : "; --delete removes them");
 }
 
 // ---- gc ----
@@ -169,7 +172,8 @@ void add_list(CLI::App& cache) {
   const auto o = std::make_shared<ListOptions>();
   add_choice(*command, "--sort", o->sort, {"used", "written", "bytes", "kind"},
              "What to sort by, the latest or largest first");
-  add_choice(*command, "--kind", o->kind, {"plan", "object", "tune"}, "Only entries of this kind");
+  add_choice(*command, "--kind", o->kind, {std::begin(kCacheKinds), std::end(kCacheKinds)},
+             "Only entries of this kind");
   add_json(*command, o->json);
   command->callback([o] { list(*o); });
 }

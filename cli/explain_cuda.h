@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "cli/explain_plan.h"
 #include "codegen/job.h"
 #include "codegen/program.h"
 
 namespace kiln::cli {
 
 /// One launch in numbers; registers and spills are -1 where no machine code was made.
-struct CudaRow {
-  std::string name, ops, lines, symbol;
-  int64_t tasks = 0, shared_bytes = 0;
+struct CudaRow : LaunchFacts {
+  std::string symbol;
+  int64_t shared_bytes = 0;
   int threads = 0, registers = -1, spill_bytes = -1;
-  double bytes = 0, flops = 0;
   double occupancy = 0;    ///< share of the warps that a processor could run
   std::string limit;       ///< of the occupancy
   std::vector<double> us;  ///< on each GPU of gpu_specs()
@@ -32,19 +32,27 @@ class CudaExplained {
   CudaExplained(const JobProgram& p, const LowerOptions& lower, const CudaTarget& target, DiskCache& cache);
   std::string text(size_t index) const;
   nlohmann::ordered_json json() const;
+  /// Why no machine code was made; "" if it was.
+  const std::string& no_compiler() const { return no_compiler_; }
 
  private:
+  CudaExplained(const JobProgram& p, const LowerOptions& lower, const CudaTarget& target,
+                CompiledProgram compiled);
   CudaRow row_of(const Launch& l) const;
   void judge(CudaRow& row, const Launch& l) const;
-  int64_t value(DimIndex i) const { return i < 0 ? 0 : dims_[static_cast<size_t>(i)]; }
+  std::string launches_text() const;
+  std::string row_text(const CudaRow& row) const;
+  std::string predicted_text() const;
+  std::vector<double> sums() const;
 
   const JobProgram& program_;
   LowerOptions options_;
   CudaTarget target_;
-  CompiledProgram compiled_;
-  std::vector<int64_t> dims_;
+  KernelImage image_;
+  int kernels_ = 0;
+  ExplainedPlan plan_;
   std::vector<CudaRow> rows_;
-  std::string compiler_;  ///< "NVRTC 13.0", or why there is none
+  std::string compiler_, no_compiler_;  ///< "NVRTC 13.0", or why there is none
 };
 
 }  // namespace kiln::cli

@@ -50,6 +50,10 @@ std::string count_text(int64_t n, std::string_view noun) {
                              : fmt::format("{} {}s", n, noun);
 }
 
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() > most ? text.substr(0, most - 3) + "..." : text;
+}
+
 std::vector<NamedTarget> parse_targets(const std::string& names) {
   std::vector<NamedTarget> out;
   for (size_t at = 0; at <= names.size();) {

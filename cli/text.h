@@ -21,6 +21,8 @@ std::string time_text(double seconds);
 std::string age_text(int64_t seconds);
 /// "1 program", "2 programs".
 std::string count_text(int64_t n, std::string_view noun);
+/// At most `most` characters, with "..." at the end of what was longer.
+std::string shortened(const std::string& text, size_t most);
 
 /// A target and the name it was asked for by.
 struct NamedTarget {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <iterator>
 #include <tuple>
 #include <vector>
 
@@ -94,8 +95,8 @@ DiskCache::DiskCache(std::string folder, int64_t limit_bytes, std::chrono::milli
 DiskCache::DiskCache() : DiskCache(default_folder(), option_int("KILN_CACHE_LIMIT_MB") << 20) {}
 
 std::string DiskCache::folder_of(std::string_view kind) const {
-  KILN_ASSERT(!kind.empty() && kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == kind.npos,
-              "cache: bad kind '{}'", kind);
+  KILN_ASSERT(std::count(std::begin(kCacheKinds), std::end(kCacheKinds), kind) == 1,
+              "cache: unknown kind '{}' (kCacheKinds lists them)", kind);
   return fmt::format("{}/{}", folder_, kind);
 }
 

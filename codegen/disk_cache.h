@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content-addressed store of plans, objects, images and tuning rows. Knows nothing of what is in an
-// entry. Many processes may use one folder at once; a damaged or foreign file is a miss, never a wrong
-// answer.
+// The content-addressed store of plans, objects, machine code of GPUs and tuning rows. Knows nothing of what
+// is in an entry. Many processes may use one folder at once; a damaged or foreign file is a miss, never a
+// wrong answer.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,9 @@
 #include "ir/base/file_lock.h"
 
 namespace kiln {
+
+/// The kinds of entries that there are, each a folder of the cache, by name.
+inline constexpr std::string_view kCacheKinds[] = {"cubin", "object", "plan", "sim", "tune"};
 
 /// A cache folder. One entry is one file, <folder>/<kind>/<hash of the key>, that holds its full key and a
 /// checksum. Threads: any.
@@ -48,7 +51,7 @@ class DiskCache {
   DiskCache();
 
   /// The payload stored under exactly this key, and marks it as used; nothing on any doubt or read error.
-  /// `kind` is a folder name of lower-case letters: "plan", "object", "tune".
+  /// `kind` is one of kCacheKinds.
   /// `again`: a second look, after a claim, which counts only if it hits.
   std::optional<std::string> load(std::string_view kind, std::string_view key, bool again = false);
 

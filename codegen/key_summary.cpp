@@ -38,6 +38,25 @@ std::string graph_summary(std::string_view text) {
   return fmt::format("program of {} ops, {} inputs, {} outputs", values - inputs, inputs, outputs);
 }
 
+/// The name of the source file, the line of `text` that ends with `suffix`, without it; "" if there is none.
+std::string file_name(std::string_view text, std::string_view suffix) {
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    if (line.ends_with(suffix)) return std::string(line.substr(0, line.size() - suffix.size()));
+  }
+  return "";
+}
+
+/// Of what a compiler made of one file. All such keys begin with its version, the target and flags; the
+/// file's name and its text are the end.
+KeySummary compiled_summary(std::string_view key, const char* noun, std::string_view suffix) {
+  KeySummary out;
+  out.compiler = take_line(key);
+  out.target = target_label(take_line(key));
+  out.what = fmt::format("{} {}", noun, file_name(key, suffix));
+  return out;
+}
+
 }  // namespace
 
 std::string target_label(std::string_view target) {
@@ -67,16 +86,8 @@ KeySummary summarize_key(std::string_view full_key) {
     out.what = graph_summary(program.graph);
     return out;
   }
-  if (kind == "object") {  // compiler_key, flags, an empty line, the file's name, its text
-    out.compiler = take_line(full_key);
-    out.target = target_label(take_line(full_key));
-    while (!full_key.empty() && !take_line(full_key).empty()) {
-    }
-    std::string_view name = take_line(full_key);
-    if (name.ends_with(".cpp")) name.remove_suffix(4);
-    out.what = fmt::format("kernel {}", name);
-    return out;
-  }
+  if (kind == "object") return compiled_summary(full_key, "kernel", ".cpp");
+  if (kind == "cubin" || kind == "sim") return compiled_summary(full_key, "CUDA source", ".cu");
   out.what = take_line(full_key);
   return out;
 }

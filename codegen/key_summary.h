@@ -9,9 +9,9 @@ namespace kiln {
 
 /// For people who list a cache.
 struct KeySummary {
-  std::string target;    ///< "host", "x86-64-v3", or "x86-64-v3 +avxvnni" for a CPU between two levels
-  std::string compiler;  ///< "clang 19.1.7"
-  std::string what;      ///< "program of 224 ops, 22 inputs, 13 outputs", "kernel add_mul_1f2e"
+  std::string target;    ///< "host", "sm_90a", or "x86-64-v3 +avxvnni" for a CPU between two levels
+  std::string compiler;  ///< "clang 19.1.7", "nvrtc 13.0"
+  std::string what;      ///< "program of 224 ops, 22 inputs, 13 outputs", "kernel k_1f2e"
 };
 
 /// `full_key`: of an entry that was read; a kind that is not known gives its first line as `what`.

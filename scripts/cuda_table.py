@@ -72,7 +72,8 @@ def page(programs):
     with tempfile.TemporaryDirectory() as name:
         for workload in WORKLOADS:
             by_arch = explained(programs, workload, pathlib.Path(name))
-            compiler = by_arch[ARCHS[0]][0]["compiler"]
+            first = by_arch[ARCHS[0]][0]
+            compiler = first["compiler"] or first["no_compiler"]
             for arch in ARCHS:
                 for program in by_arch[arch]:
                     for row in program["launches"]:

@@ -45,6 +45,34 @@ class Cache(tools.WithFolder):
         self.assertEqual(sizes, sorted(sizes, reverse=True))
         self.assertIn("--sort", self.kiln("cache", "ls", "--sort", "taste")[2])
 
+    def test_kinds_that_ls_knows(self):
+        for kind in ("cubin", "object", "plan", "sim", "tune"):
+            rows = json.loads(self.good("cache", "ls", "--json", "--kind", kind))
+            self.assertEqual(sorted(f"{kind}/{r['entry']}" for r in rows), self.entries(kind))
+
+    def test_code_for_gpus(self):
+        self.skip_without_nvrtc(self.job)
+        self.good("warm", self.job, "--target", "sm_80,sm_90a")
+        self.assertLessEqual(set(json.loads(self.good("cache", "stat", "--json"))["kinds"]),
+                             {"cubin", "object", "plan", "sim", "tune"})
+        rows = json.loads(self.good("cache", "ls", "--json", "--kind", "cubin"))
+        self.assertEqual(sorted("cubin/" + r["entry"] for r in rows), self.entries("cubin"))
+        self.assertEqual({r["target"] for r in rows}, {"sm_80", "sm_90a"})
+        for r in rows:
+            self.assertRegex(r["compiler"], r"^nvrtc \d+\.\d+$")
+            self.assertRegex(r["what"], r"^CUDA source m_[0-9a-f]{32}$")
+        # A plan holds its code: with it, a damaged cubin stays as it is.
+        damaged = self.entries("cubin")[0]
+        self.damage(damaged, lambda data: data[:-1])
+        before = self.files()
+        self.assertIn("6 from the cache", self.good("warm", self.job, "--target", "sm_80,sm_90a"))
+        self.assertEqual(self.files(), before)
+        self.assertIn("needs no object or cubin of a plan that is good", self.kiln("cache", "verify")[2])
+        for plan in self.entries("plan"):
+            self.damage(plan, lambda data: data[:-1])
+        self.good("warm", self.job, "--target", "host,sm_80,sm_90a")
+        self.good("cache", "verify")
+
     def test_stat(self):
         report = json.loads(self.good("cache", "stat", "--json", KILN_CACHE_LIMIT_MB="7"))
         self.assertEqual(report["limit"], 7 << 20)
@@ -63,8 +91,9 @@ class Cache(tools.WithFolder):
         self.damage(flipped, lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:])
         status, out, err = self.kiln("cache", "verify")
         self.assertEqual(status, 1)
-        self.assertEqual(err, f"kiln: cache verify: 2 of {len(self.files())} are damaged (they are misses, "
-                              "made again at their next use; --delete removes them)\n")
+        self.assertEqual(err, f"kiln: cache verify: 2 of {len(self.files())} are damaged (they are misses: "
+                              "a run makes again what it needs, and needs no object or cubin of a plan that "
+                              "is good; --delete removes them)\n")
         self.assertIn(f"damaged {cut.replace('/', ' ')}: its header does not fit its size (cut short, or not "
                       "an entry)\n", out)
         self.assertIn(f"damaged {flipped.replace('/', ' ')}: its checksum differs\n", out)

@@ -66,7 +66,7 @@ class Usage(unittest.TestCase):
         choices = {
             ("warm", "x", "--tune"): "off, fast", ("explain", "x", "--tune"): "off, fast",
             ("cache", "why-miss", "x", "--tune"): "off, fast",
-            ("cache", "ls", "--kind"): "plan, object, tune",
+            ("cache", "ls", "--kind"): "cubin, object, plan, sim, tune",
             ("cache", "ls", "--sort"): "used, written, bytes, kind",
         }
         for args, words in choices.items():

@@ -68,10 +68,81 @@ class Explain(tools.WithFolder):
             self.assertEqual(list(launch["us"]), ["A100", "H100", "B200"])
             self.assertTrue(0 < launch["occupancy"] <= 1, launch)
         out = self.good(*args)
-        self.assertRegex(out, r"^stage 0: train for sm_90a\n  plan: \d+ launches of \d+ kernels in \d+ "
-                              r"sources?, by NVRTC ")
+        self.assertRegex(out, r"^stage 0: train for sm_90a\n  graph: ")
+        self.assertRegex(out, r"\n  plan: \d+ launches of \d+ kernels in \d+ sources?, by NVRTC [\d.]+\n")
+        self.assertNotIn("registers and spills", out)
         self.assertRegex(out, r" A100 us +H100 us +B200 us  bound by lines\n")
         self.assertRegex(out, r"\n  predicted: [\d.]+ us on A100, [\d.]+ us on H100, [\d.]+ us on B200, one ")
+
+    def test_without_a_compiler_for_gpus(self):
+        job, _ = self.record()
+        args, none = ("explain", job, "--target", "sm_90a"), {"KILN_CUDA_PATH": self.path("nowhere")}
+        stages = json.loads(self.good(*args, "--json", **none))
+        self.assertEqual(len(stages), 3)
+        for stage in stages:
+            self.assertIsNone(stage["compiler"])
+            self.assertIn("no NVRTC: ", stage["no_compiler"])
+            for launch in stage["launches"]:
+                self.assertEqual((launch["registers"], launch["spill_bytes"]), (-1, -1))
+        lines = self.good(*args, **none).splitlines()
+        self.assertEqual(lines[-1], "registers and spills are not known, and occupancy is without them: " +
+                         stages[0]["no_compiler"])
+        self.assertEqual([line for line in lines[:-1] if "NVRTC" in line], [])
+        self.assertEqual(sum(line.endswith(" sources") or line.endswith(" source") for line in lines), 3)
+
+    def test_gpus_have_the_sections_of_cpus(self):
+        job = self.path("ddp.kiln")
+        self.train("32", "ddp", KILN_RECORD=job)
+
+        def sections(target):
+            out = self.good("explain", job, "--target", target, "--program", "0")
+            lines = [line for line in out.splitlines() if not line.startswith("      ")]
+            words = (line.split(":")[0].strip() for line in lines[1:])
+            return out, [w for w in words if w in ("graph", "inputs", "ops by region", "plan", "bucket 0",
+                                                   "memory", "largest")]
+
+        cpu, expected = sections("x86-64-v3")
+        gpu, got = sections("sm_90a")
+        self.assertEqual(got, expected)
+        self.assertEqual(len(got), 7, gpu)
+
+        def line(text, start):
+            return next(x for x in text.splitlines() if x.startswith(start))
+
+        for start in ("  graph: ", "  inputs: ", "  ops by region: "):
+            self.assertEqual(line(gpu, start), line(cpu, start))
+        self.assertRegex(line(gpu, "  bucket 0: "),
+                         r"all_reduce of 4 tensors, ([\d.]+ KiB), sent as \1 of f32, group 0; started by "
+                         r"launch \d+, awaited by launch \d+$")
+        inputs = r"^  memory: arg [\d.]+ KiB, param [\d.]+ KiB, scalar \d+ B, handed out [\d.]+ KiB, arena "
+        self.assertRegex(line(gpu, "  memory: "), inputs + r"[\d.]+ KiB, constants \d+ B$")
+        self.assertRegex(gpu, r" limited by +bytes +FLOP +A100 us ")
+        self.assertRegex(gpu, r"\n +\d+  start bucket 0 +- +- +- +- +0 B +- - +0 B +0 FLOP +0\.00 ")
+        self.assertIn(", one launch after the other; communication is not counted\n", gpu)
+        self.check_numbers_of_gpus(job)
+
+    def check_numbers_of_gpus(self, job):
+        cpu, gpu = (json.loads(self.good("explain", job, "--target", t, "--program", "0", "--json"))[0]
+                    for t in ("x86-64-v3", "sm_90a"))
+        self.assertEqual(gpu["graph"], cpu["graph"])
+        self.assertEqual(gpu["collectives"], cpu["collectives"])
+        memory = gpu["memory"]
+        self.assertEqual(memory["inputs"], cpu["memory"]["inputs"])
+        self.assertEqual(memory["handed_out"], cpu["memory"]["handed_out"])
+        self.assertNotIn("scratch", memory)
+        self.assertGreaterEqual(memory["arena"], max(b["bytes"] for b in memory["largest"]
+                                                     if b["kind"] == "arena"))
+        self.assertGreaterEqual(gpu["launches"][0]["flops"], 2 * 8 * 16 * 32)
+        for name, us in gpu["predicted"]["us"].items():
+            self.assertAlmostEqual(us, sum(r["us"][name] for r in gpu["launches"]))
+
+    def test_what_is_for_cpus_alone(self):
+        job, _ = self.record()
+        for args, why in ((("--measure",), "--measure runs kernels on this CPU"),
+                          (("--threads", "2"), "--threads is a number of CPU threads")):
+            for target in ("sm_90a", "x86-64-v3,sm_90a"):
+                self.assertEqual(self.kiln("explain", job, "--target", target, *args),
+                                 (2, "", f"kiln: explain: {why}; got --target sm_90a\n"))
 
     def test_buckets(self):
         job = self.path("ddp.kiln")

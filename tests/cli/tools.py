@@ -65,9 +65,11 @@ class WithFolder(unittest.TestCase):
         return job, self.recorded[width][1]
 
     def skip_without_nvrtc(self, job):
-        out = self.good("explain", job, "--target", "sm_90a", "--program", "0", cache=self.path("elsewhere"))
-        if ", by NVRTC " not in out:
-            self.skipTest(out.splitlines()[1])
+        out = self.good("explain", job, "--target", "sm_90a", "--program", "0", "--json",
+                        cache=self.path("elsewhere"))
+        stage = json.loads(out)[0]
+        if not stage["compiler"]:
+            self.skipTest(stage["no_compiler"])
 
     def files(self, cache=None):
         """kind/name -> bytes of every entry; fails on leftovers."""

@@ -256,7 +256,17 @@ TEST_F(DiskCacheTest, SwitchesNameTheFolder) {
   set_option("KILN_CACHE_DIR", root_ + "/chosen");
   EXPECT_EQ(DiskCache().folder(), root_ + "/chosen");
   set_option("KILN_CACHE_DIR", "");
-  EXPECT_THROW(cache_.load("Bad/kind", "key"), Error);
+}
+
+TEST_F(DiskCacheTest, KindsAreThoseOfTheList) {
+  for (const std::string_view kind : kCacheKinds) {
+    cache_.store(kind, "key", kind);
+    EXPECT_EQ(cache_.load(kind, "key"), kind);
+  }
+  const std::vector<DiskCache::Entry> all = cache_.entries();
+  ASSERT_EQ(all.size(), std::size(kCacheKinds));
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].kind, kCacheKinds[i]) << "in the order of names";
+  for (const char* kind : {"", "other", "Bad/kind"}) EXPECT_THROW(cache_.store(kind, "key", ""), Error);
 }
 
 std::string payload_of(int key) { return std::string(20000 + 1000 * key, static_cast<char>('a' + key)); }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "codegen/cache_entry.h"
+#include "codegen/compile_clang.h"
 #include "codegen/kernel_cache.h"
 #include "codegen/program_key.h"
 
@@ -36,6 +37,24 @@ TEST(KeySummary, Objects) {
     EXPECT_EQ(s.target, host_target() == target ? "host" : "x86-64-v4");
     EXPECT_THAT(s.compiler, StartsWith("clang "));
   }
+}
+
+TEST(KeySummary, MachineCodeOfGpus) {
+  const std::string flags = "--gpu-architecture=sm_90a --std=c++20 \nprelude 12ab\n";
+  const KeySummary s =
+      summarize_key(entry_key("cubin", "nvrtc 13.0\nsm_90a\n" + flags + "m_12.cu\n// a.cu\nint x;"));
+  EXPECT_EQ(s.target, "sm_90a");
+  EXPECT_EQ(s.compiler, "nvrtc 13.0");
+  EXPECT_EQ(s.what, "CUDA source m_12");
+}
+
+TEST(KeySummary, CodeForTheSimulatedGpu) {
+  const CpuTarget target = parse_target("x86-64-v3");
+  const std::string key = compiler_key(target, Prelude::cuda_sim) + "-O1\nkn_sim\nk_34\nm_12.cu\nint x;";
+  const KeySummary s = summarize_key(entry_key("sim", key));
+  EXPECT_EQ(s.target, host_target() == target ? "host" : "x86-64-v3");
+  EXPECT_THAT(s.compiler, StartsWith("clang "));
+  EXPECT_EQ(s.what, "CUDA source m_12");
 }
 
 TEST(KeySummary, OthersGiveTheirFirstLine) {

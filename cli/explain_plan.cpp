@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/explain_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "cli/text.h"
+#include "ir/base/error.h"
+
+namespace kiln::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kOpKinds[] = {"elementwise", "reduce", "view",     "gather", "scatter",
+                                    "scan",        "sort",   "contract", "effect"};
+static_assert(std::size(kOpKinds) == static_cast<size_t>(OpKind::effect) + 1, "a name for each kind");
+constexpr size_t kMostRegions = 8, kMostBuffers = 5;
+
+int64_t bytes_of(const Type& t) { return numel(t.shape).value() * static_cast<int64_t>(dtype_size(t.dtype)); }
+std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+/// "5 elementwise, 2 view"; most frequent first where `by_count`, else in the order of the names.
+using Counts = std::vector<std::pair<std::string, int64_t>>;
+Counts by_count(const std::map<std::string, int64_t>& counts) {
+  Counts out(counts.begin(), counts.end());
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+std::string counts_text(const Counts& counts, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < counts.size() && i < most; ++i)
+    out += fmt::format("{}{} {}", i ? ", " : "", counts[i].second, counts[i].first);
+  return counts.size() > most ? out + fmt::format(", and {} others", counts.size() - most) : out;
+}
+Json counts_json(const Counts& counts) {
+  Json out = Json::object();
+  for (const auto& [name, n] : counts) out[name] = n;
+  return out;
+}
+
+Counts ops_by_kind(const Graph& g) {
+  std::map<std::string, int64_t> counts;
+  for (const Node& n : g.nodes) ++counts[kOpKinds[static_cast<size_t>(def(n.op).kind)]];
+  return by_count(counts);
+}
+/// The innermost module path or composite that a node came from; "" for none.
+std::string region_of(const Graph& g, const Node& n) {
+  if (n.origin.scope < 0) return "";
+  const std::string& path = g.scopes[static_cast<size_t>(n.origin.scope)];
+  return path.substr(path.rfind('/') + 1);
+}
+Counts ops_by_region(const Graph& g) {
+  std::map<std::string, int64_t> counts;
+  for (const Node& n : g.nodes)
+    if (n.origin.scope >= 0) ++counts[region_of(g, n)];
+  return by_count(counts);
+}
+Counts inputs_by_kind(const Graph& g, bool in_bytes) {
+  Counts out;
+  for (int k = 0; k <= static_cast<int>(InputKind::captured); ++k) {
+    int64_t n = 0;
+    for (const GraphInput& in : g.inputs)
+      if (static_cast<int>(in.kind) == k) n += in_bytes ? bytes_of(g.type(in.value)) : 1;
+    if (n) out.emplace_back(to_string(static_cast<InputKind>(k)), n);
+  }
+  return out;
+}
+
+}  // namespace
+
+ExplainedPlan::ExplainedPlan(const JobProgram& p, Plan plan) : program_(p), plan_(std::move(plan)) {
+  KILN_CHECK(plan_.symbols.empty(), unsupported, "explain: the sizes of {} are known only at a call ({})",
+             p.name, fmt::join(plan_.symbols, ", "));
+  bound_ = bind_plan(plan_, {});
+  find_buffers();
+}
+
+LaunchFacts ExplainedPlan::facts(const Launch& l) const {
+  LaunchFacts f;
+  f.tasks = value(l.tasks);
+  f.computes = l.kind == LaunchKind::kernel;
+  if (l.profile < 0) return f;
+  const ProfileRow& p = plan_.profile[static_cast<size_t>(l.profile)];
+  const char* what = l.kind == LaunchKind::start ? "start" : "wait for";
+  f.name = f.computes ? p.name : fmt::format("{} bucket {}", what, l.kernel);
+  f.ops = p.ops;
+  f.bytes = static_cast<double>(value(p.bytes));
+  f.flops = static_cast<double>(value(p.flops));
+  std::set<std::string> lines;
+  for (const int32_t n : p.sources) lines.insert(program_.lines[static_cast<size_t>(n)]);
+  lines.erase("");
+  f.lines = fmt::format("{}", fmt::join(lines, " "));
+  return f;
+}
+
+int64_t ExplainedPlan::wire_bytes(const PlanCollective& c) const {
+  return value(c.count) * static_cast<int64_t>(dtype_size(c.wire));
+}
+
+void ExplainedPlan::find_buffers() {
+  constexpr const char* kNames[] = {"external", "scalar", "arena", "output", "constant"};
+  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const PlanBuffer& b = plan_.buffers[i];
+    if (b.kind == BufferKind::output) handed_out_ += bound_->sizes[i];
+    largest_.push_back({name_of(b), kNames[static_cast<size_t>(b.kind)], bound_->sizes[i]});
+  }
+  std::stable_sort(largest_.begin(), largest_.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
+  largest_.resize(std::min(largest_.size(), kMostBuffers));
+}
+
+/// Temporaries are named by what computes them: "%12 of gelu at net.cpp:7".
+std::string ExplainedPlan::name_of(const PlanBuffer& b) const {
+  if (b.name.empty()) return fmt::format("#{}", b.index);
+  if (b.kind != BufferKind::arena || b.name[0] != '%') return b.name;
+  const int node = program_.graph.producer(Value{std::stoi(b.name.substr(1))});
+  if (node < 0) return b.name;
+  const Node& n = program_.graph.nodes[static_cast<size_t>(node)];
+  const std::string region = region_of(program_.graph, n), &line = program_.lines[static_cast<size_t>(node)];
+  return fmt::format("{} of {}{}{}", b.name, region.empty() ? def(n.op).name : region,
+                     line.empty() ? "" : " at ", line);
+}
+
+// ---- text ----
+
+std::string ExplainedPlan::graph_text() const {
+  const Graph& g = program_.graph;
+  const auto in_place = std::count_if(g.outputs.begin(), g.outputs.end(),
+                                      [](const GraphOutput& o) { return o.alias_input >= 0; });
+  std::string out = fmt::format("  graph: {}: {}\n", count_text(static_cast<int64_t>(g.nodes.size()), "op"),
+                                counts_text(ops_by_kind(g), std::size(kOpKinds)));
+  out += fmt::format("  inputs: {}; outputs: {}, {} in place\n", counts_text(inputs_by_kind(g, false), 8),
+                     g.outputs.size(), in_place);
+  if (!program_.ends.empty())
+    out += fmt::format("  ends at {}, which costs {}: what it hands out\n", program_.ends,
+                       size_text(handed_out_));
+  const Counts regions = ops_by_region(g);
+  if (!regions.empty()) out += fmt::format("  ops by region: {}\n", counts_text(regions, kMostRegions));
+  return out;
+}
+
+std::string ExplainedPlan::collectives_text() const {
+  std::string out;
+  for (size_t c = 0; c < plan_.collectives.size(); ++c) {
+    const PlanCollective& p = plan_.collectives[c];
+    size_t at[2] = {0, 0};
+    for (size_t i = 0; i < plan_.launches.size(); ++i) {
+      const Launch& l = plan_.launches[i];
+      if (l.kind != LaunchKind::kernel && l.kernel == static_cast<int32_t>(c))
+        at[l.kind == LaunchKind::wait] = i;
+    }
+    out += fmt::format(
+        "  bucket {}: {} of {}, {}, sent as {} of {}, group {}; started by launch {}, awaited by launch "
+        "{}\n",
+        c, p.kind, count_text(static_cast<int64_t>(p.pieces.size()), "tensor"),
+        size_text(buffer_bytes(p.buffer)), size_text(wire_bytes(p)), dtype_name(p.wire), p.group, at[0],
+        at[1]);
+  }
+  return out;
+}
+
+std::string ExplainedPlan::memory_text(std::optional<int64_t> scratch) const {
+  std::string out = "  memory:";
+  for (const auto& [kind, n] : inputs_by_kind(program_.graph, true))
+    out += fmt::format(" {} {},", kind, size_text(n));
+  out += fmt::format(" handed out {}, arena {}, {}constants {}\n", size_text(handed_out_),
+                     size_text(bound_->arena_bytes),
+                     scratch ? fmt::format("scratch {} a thread, ", size_text(*scratch)) : "",
+                     size_text(static_cast<int64_t>(plan_.constants.size())));
+  out += "    largest:";
+  for (size_t i = 0; i < largest_.size(); ++i)
+    out += fmt::format("{} {} ({}) {}", i ? "," : "", largest_[i].name, largest_[i].kind,
+                       size_text(largest_[i].bytes));
+  return out + "\n";
+}
+
+std::string_view ExplainedPlan::not_counted() const {
+  return plan_.collectives.empty() ? "" : "; communication is not counted";
+}
+
+// ---- JSON ----
+
+Json ExplainedPlan::graph_json() const {
+  const Graph& g = program_.graph;
+  return {{"ops", g.nodes.size()},
+          {"by_kind", counts_json(ops_by_kind(g))},
+          {"by_region", counts_json(ops_by_region(g))},
+          {"inputs", counts_json(inputs_by_kind(g, false))},
+          {"outputs", g.outputs.size()}};
+}
+
+Json ExplainedPlan::collectives_json() const {
+  Json out = Json::array();
+  for (const PlanCollective& c : plan_.collectives)
+    out.push_back({{"kind", c.kind},
+                   {"group", c.group},
+                   {"tensors", c.pieces.size()},
+                   {"bytes", buffer_bytes(c.buffer)},
+                   {"wire", dtype_name(c.wire)},
+                   {"wire_bytes", wire_bytes(c)}});
+  return out;
+}
+
+Json ExplainedPlan::memory_json(std::optional<int64_t> scratch) const {
+  Json out = {{"inputs", counts_json(inputs_by_kind(program_.graph, true))},
+              {"handed_out", handed_out_},
+              {"arena", bound_->arena_bytes}};
+  if (scratch) out["scratch"] = *scratch;
+  out["constants"] = plan_.constants.size();
+  for (const Buffer& b : largest_)
+    out["largest"].push_back({{"name", b.name}, {"kind", b.kind}, {"bytes", b.bytes}});
+  return out;
+}
+
+}  // namespace kiln::cli
