@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "examples/device_name.h"
+
 namespace digits {
 
 Parsed parse_options(int argc, const char* const* argv) {
@@ -27,6 +29,9 @@ Parsed parse_options(int argc, const char* const* argv) {
       ->check(share)
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of split, batches, weights and dropout")->capture_default_str();
+  app.add_option("--device", o.device, "where to train: cuda is the first GPU, cuda:1 the second")
+      ->check(CLI::Validator(examples::device_fault, "cpu|cuda|cuda:N"))
+      ->capture_default_str();
   app.add_flag("--eager", o.eager, "train without compiling");
   try {
     app.parse(argc, argv);

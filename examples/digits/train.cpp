@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "examples/device_name.h"
+
 namespace digits {
 
 namespace data = kiln::data;
@@ -44,10 +46,10 @@ double rate(const Options& o, int64_t step, int64_t steps) {
 
 /// The share of images whose digit has the highest logit.
 template <typename Logits>
-double accuracy(data::DataLoader& loader, const Logits& logits) {
+double accuracy(data::DataLoader& loader, const Logits& logits, kiln::Device device) {
   size_t right = 0, all = 0;
   for (const data::Example& batch : loader) {
-    const auto got = kiln::argmax(logits(batch[0]), 1).template to_vector<int64_t>();
+    const auto got = kiln::argmax(logits(batch[0].to(device)), 1).template to_vector<int64_t>();
     const auto expected = batch[1].to_vector<int64_t>();
     for (size_t i = 0; i < got.size(); ++i) right += got[i] == expected[i];
     all += got.size();
@@ -58,6 +60,7 @@ double accuracy(data::DataLoader& loader, const Logits& logits) {
 template <typename Step, typename Logits>
 Figures run(const Options& o, Net& net, kiln::optim::AdamW& optimizer, data::DataLoader& train,
             data::DataLoader& test, Step&& step, Logits&& logits) {
+  const kiln::Device device = examples::device_named(o.device);
   const auto begin = std::chrono::steady_clock::now();
   Figures f;
   int64_t done = 0;
@@ -66,11 +69,11 @@ Figures run(const Options& o, Net& net, kiln::optim::AdamW& optimizer, data::Dat
     net.train();
     for (const data::Example& batch : train) {
       optimizer.lr = rate(o, done++, o.epochs * train.size());
-      sum += step(batch[0], batch[1]).item();
+      sum += step(batch[0].to(device), batch[1].to(device)).item();
     }
     net.eval();
     f.loss = sum / static_cast<double>(train.size());
-    f.accuracy = accuracy(test, logits);
+    f.accuracy = accuracy(test, logits, device);
     fmt::print("epoch {:2}: loss {:.4f}, accuracy on the test {:.1f} %\n", epoch + 1, f.loss,
                100 * f.accuracy);
     std::fflush(stdout);
@@ -84,6 +87,7 @@ Figures run(const Options& o, Net& net, kiln::optim::AdamW& optimizer, data::Dat
 Figures train(const Options& o, const Images& images) {
   kiln::manual_seed(o.seed);
   Net net(o.width, o.dropout);
+  net.to(examples::device_named(o.device));
   kiln::optim::AdamW optimizer(net.parameters(), {.lr = o.lr, .weight_decay = o.weight_decay});
   const auto all = std::make_shared<data::TensorDataset>(std::vector<Tensor>{images.pixels, images.classes});
   const auto kept = static_cast<int64_t>(std::lround(o.test_share * static_cast<double>(all->size())));

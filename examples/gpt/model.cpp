@@ -69,7 +69,7 @@ void Gpt::initialise(int64_t layers) {
 }
 
 Tensor Gpt::forward(const Tensor& ids) {
-  Tensor x = wte_(ids) + wpe_(kiln::arange(ids.size(1)));
+  Tensor x = wte_(ids) + wpe_(kiln::arange(ids.size(1), {.device = ids.device()}));
   if (dropout_ > 0) x = kiln::dropout(x, dropout_, is_training());
   for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i](x);
   return head_(ln_f_(x));

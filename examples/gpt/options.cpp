@@ -8,6 +8,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "examples/device_name.h"
+
 namespace gpt {
 
 double Options::lr_at(int64_t step) const {
@@ -70,6 +72,10 @@ void add_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--threads", o.threads, "0: all the process may run on")
       ->check(whole)
+      ->capture_default_str();
+  app.add_option("--device", o.device,
+                 "where to train: cuda is the GPU of the rank's number, cuda:1 the second")
+      ->check(CLI::Validator(examples::device_fault, "cpu|cuda|cuda:N"))
       ->capture_default_str();
   app.add_option("--timeout", o.timeout, "seconds that ranks wait for each other")
       ->check(CLI::PositiveNumber)

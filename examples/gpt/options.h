@@ -19,6 +19,7 @@ struct Options {
   double lr = 3e-3, weight_decay = 0.1, clip = 1.0, dropout = 0, temperature = 0.8,
          timeout = 300;
   std::string checkpoint, resume, json;
+  std::string device = "cpu";  ///< as examples::device_named takes it
   bool eager = false, progress = true;
 
   /// Learning rate of a step: linear warm-up, then a cosine down to a tenth.

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "examples/device_name.h"
 #include "frontend/distributed.h"
 
 namespace gpt {
@@ -25,6 +26,7 @@ Ranks::Ranks(const Options& options) {
   group_ = kiln::distributed::init_process_group({.timeout = options.timeout});
   rank_ = group_->rank();
   size_ = group_->size();
+  device_ = examples::device_named(options.device, kiln::distributed::get_local_rank());
   KILN_CHECK(options.batch % size_ == 0, invalid, "--batch: {} windows cannot be shared by {} ranks equally",
              options.batch, size_);
   if (size_ == 1) group_.reset();

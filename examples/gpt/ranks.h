@@ -21,6 +21,8 @@ class Ranks {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Where this rank trains; plain "cuda" is the GPU of its number among the ranks of its machine.
+  kiln::Device device() const { return device_; }
   /// Whether this rank prints and saves.
   bool lead() const { return rank_ == 0; }
   /// Null when alone.
@@ -41,6 +43,7 @@ class Ranks {
  private:
   std::shared_ptr<kiln::ProcessGroup> group_;
   int rank_ = 0, size_ = 1;
+  kiln::Device device_;
 };
 
 }  // namespace gpt

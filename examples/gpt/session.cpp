@@ -13,6 +13,12 @@ const Options& seeded(const Options& options) {
   return options;
 }
 
+/// The model where it is trained.
+Gpt& moved(Gpt& model, kiln::Device device) {
+  model.to(device);
+  return model;
+}
+
 kiln::optim::AdamWOptions adamw(const Options& o) {
   return {.lr = o.lr, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = o.weight_decay};
 }
@@ -32,7 +38,7 @@ Session::Session(const Options& options, const Corpus& corpus, const Ranks& rank
       corpus_(corpus),
       ranks_(ranks),
       model_(options, corpus.vocab()),
-      optimizer_(model_.parameters(), adamw(options)),
+      optimizer_(moved(model_, ranks.device()).parameters(), adamw(options)),
       batches_(options.seed, 0) {
   if (!ranks.group()) return;
   parallel_.emplace(model_, ranks.group(), kiln::nn::DistributedDataParallelOptions{},
@@ -47,6 +53,10 @@ void Session::draw_like_no_other_rank() {
   kiln::set_generator_state(g);
 }
 
+Tensor Session::on_device(const std::vector<int64_t>& tokens, const kiln::Sizes& shape) const {
+  return Tensor::from_vector(tokens, shape).to(ranks_.device());
+}
+
 std::pair<Tensor, Tensor> Session::next_batch() {
   const auto n = static_cast<size_t>(options_.batch * options_.seq);
   std::vector<int64_t> x(n), y(n);
@@ -57,7 +67,7 @@ std::pair<Tensor, Tensor> Session::next_batch() {
   x = {x.begin() + first, x.begin() + first + own};
   y = {y.begin() + first, y.begin() + first + own};
   const kiln::Sizes shape{rows, options_.seq};
-  return {Tensor::from_vector(x, shape), Tensor::from_vector(y, shape)};
+  return {on_device(x, shape), on_device(y, shape)};
 }
 
 // A validation part shorter than a batch is repeated from its start.
@@ -71,7 +81,7 @@ std::pair<Tensor, Tensor> Session::validation_batch(int64_t index) const {
     y[i] = corpus_.valid[window * seq + i % seq + 1];
   }
   const kiln::Sizes shape{options_.batch, options_.seq};
-  return {Tensor::from_vector(x, shape), Tensor::from_vector(y, shape)};
+  return {on_device(x, shape), on_device(y, shape)};
 }
 
 void Session::begin_step() { optimizer_.lr = options_.lr_at(done_); }

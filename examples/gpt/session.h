@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "examples/gpt/checkpoint.h"
 #include "examples/gpt/corpus.h"
@@ -17,7 +18,8 @@ namespace gpt {
 
 class Session {
  public:
-  /// A fresh start: weights from the seed. With other ranks each has its part of every batch.
+  /// A fresh start on the device of `ranks`: weights from the seed. With other ranks each has its part of
+  /// every batch.
   Session(const Options& options, const Corpus& corpus, const Ranks& ranks);
 
   /// Inputs and targets of this rank's part of the next batch. Shapes: [batch / ranks, seq] each, i64.
@@ -41,6 +43,7 @@ class Session {
   Gpt& model() { return model_; }
 
  private:
+  Tensor on_device(const std::vector<int64_t>& tokens, const kiln::Sizes& shape) const;
   std::pair<Tensor, Tensor> validation_batch(int64_t index) const;
   void draw_like_no_other_rank();
 

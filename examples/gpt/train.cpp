@@ -96,7 +96,14 @@ bool run_steps(Session& session, const Options& o, const Ranks& ranks, Step&& st
   return stop;
 }
 
-void print_summary(const Options& o, const Summary& s, const kiln::CallableStats& stats) {
+/// How near a build comes to what the CPU can do.
+std::string limit_text(const kiln::Build& b, const Options& o, const Summary& s) {
+  const double limit = 1e3 * kiln::limit_seconds(b, static_cast<int>(o.threads));
+  return fmt::format("; this machine's limit for them {:.1f} ms, {:.0f} % of it reached", limit,
+                     s.step_ms > 0 ? 100 * limit / s.step_ms : 0);
+}
+
+void print_summary(const Options& o, const Summary& s, const kiln::CallableStats& stats, bool on_cpu) {
   fmt::print("validation loss {:.4f} -> {:.4f} nat; bigram model {:.4f}; {:+.4f}\n", s.val_loss_first,
              s.val_loss_last, s.val_bigram, s.val_loss_last - s.val_bigram);
   fmt::print("{} steps, {:.1f} ms each ({}), {:.0f} tokens/s", s.steps, s.step_ms, mode_name(o),
@@ -106,14 +113,9 @@ void print_summary(const Options& o, const Summary& s, const kiln::CallableStats
   if (o.eager) return;
   fmt::print("compile {:.2f} s{}; arena {:.1f} MB\n", s.compile_s, s.warm ? " (from the disk cache)" : "",
              s.arena_mb);
-  for (const kiln::Build& b : stats.builds) {
-    const double limit = 1e3 * kiln::limit_seconds(b, static_cast<int>(o.threads));
-    fmt::print(
-        "  build: {} ({:.2f} s); {} ops fused into {} launches of {} kernels; this machine's limit "
-        "for them {:.1f} ms, {:.0f} % of it reached\n",
-        b.reason, b.seconds, b.nodes, b.work.size(), b.kernels, limit,
-        s.step_ms > 0 ? 100 * limit / s.step_ms : 0);
-  }
+  for (const kiln::Build& b : stats.builds)
+    fmt::print("  build: {} ({:.2f} s); {} ops fused into {} launches of {} kernels{}\n", b.reason, b.seconds,
+               b.nodes, b.work.size(), b.kernels, on_cpu ? limit_text(b, o, s) : "");
 }
 
 /// Everything after the session is ready, with the callables of the chosen mode.
@@ -132,7 +134,8 @@ void run_session(Session& session, const Corpus& corpus, const Options& o, const
   }
   summary.val_loss_last = session.validate(loss, 0);
   session.model().eval();
-  if (o.sample > 0) fmt::print("--- sample ---\n{}\n--- end ---\n", sample(logits, corpus, o));
+  const auto on_device = [&](const Tensor& ids) { return logits(ids.to(ranks.device())); };
+  if (o.sample > 0) fmt::print("--- sample ---\n{}\n--- end ---\n", sample(on_device, corpus, o));
 }
 
 }  // namespace
@@ -174,7 +177,7 @@ int train(const Options& asked) {
     stats = compiled_step.stats();
     add_stats(stats, summary);
   }
-  if (ranks.lead()) print_summary(o, summary, stats);
+  if (ranks.lead()) print_summary(o, summary, stats, !ranks.device().is_cuda());
   if (!o.json.empty()) write_json(o.json, summary);
   ranks.leave();
   return 0;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "examples/device_name.h"
 #include "examples/gpt/bigram.h"
 #include "examples/gpt/checkpoint.h"
 #include "examples/gpt/corpus.h"
@@ -161,6 +162,19 @@ TEST(GptOptions, BadValuesAreNamed) {
   EXPECT_THAT(text({"--heads", "3"}), HasSubstr("--heads: must divide --dim; got 3 and 128"));
   EXPECT_THAT(text({"--save-every", "5"}), HasSubstr("--save-every: needs --checkpoint FILE"));
   EXPECT_THAT(text({"--layers"}), HasSubstr("--layers"));
+  EXPECT_THAT(text({"--device", "tpu"}), HasSubstr("--device: got tpu, expected cpu, cuda or cuda:N\n"));
+}
+
+TEST(GptOptions, Devices) {
+  EXPECT_EQ(parse({}).options.device, "cpu");
+  EXPECT_EQ(parse({"--device", "cuda:1"}).options.device, "cuda:1");
+  EXPECT_EQ(examples::device_named("cpu", 3), kiln::Device::cpu());
+  EXPECT_EQ(examples::device_named("cuda"), kiln::Device::cuda(0));
+  EXPECT_EQ(examples::device_named("cuda", 3), kiln::Device::cuda(3));
+  EXPECT_EQ(examples::device_named("cuda:1", 3), kiln::Device::cuda(1));
+  for (const char* bad : {"", "CPU", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "cuda1"})
+    EXPECT_EQ(error_of([&] { examples::device_named(bad); }),
+              std::string("--device: got ") + bad + ", expected cpu, cuda or cuda:N");
 }
 
 TEST(GptOptions, LearningRate) {
