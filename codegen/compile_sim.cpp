@@ -17,7 +17,7 @@ std::vector<std::string> flags() { return {"-O1", "-ffp-contract=fast-honor-prag
 
 }  // namespace
 
-std::string compile_sim(const CudaModule& module, DiskCache* cache) {
+std::string compile_sim(const CudaModule& module, DiskCache* cache, int* compiled) {
   const CpuTarget& target = host_target();
   std::vector<std::string> names = {"kn_sim"};
   for (const CudaKernel& k : module.kernels) names.push_back(k.symbol);
@@ -30,6 +30,7 @@ std::string compile_sim(const CudaModule& module, DiskCache* cache) {
     if (std::optional<std::string> hit = cache->load(kSimKind, key)) return *std::move(hit);
   const std::vector<std::string> objects = compile_objects({&source, 1}, target, 1);
   std::string image = link_shared(objects, names);
+  if (compiled) ++*compiled;
   if (cache) cache->store(kSimKind, key, image);
   return image;
 }

@@ -50,7 +50,9 @@ void install_host_functions() {
       kiln::parallel_for(n, grain, [&f](int64_t begin, int64_t end) { f(begin, end); });
     };
     // The simulated device compiles the kernels that it is given, the runtime's own among them.
-    cuda::set_sim_compile([](const CudaModule& module) { return compile_sim(module, &context().cache); });
+    cuda::set_sim_compile([](const CudaModule& module) {
+      return compile_sim(module, &context().cache, &state().sim_compiled);
+    });
     return true;
   }();
   (void)done;

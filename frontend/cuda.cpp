@@ -8,7 +8,8 @@ namespace kiln::cuda {
 
 bool is_available() { return device_count() > 0; }
 int device_count() { return cuda_device_count(); }
-void synchronize(int index) {
+void synchronize(int index, SourceLoc loc) {
+  detail::require_device(Device::cuda(index, loc), "cuda::synchronize", loc);
   cuda_device(index).synchronize();
   detail::settle(Device::cuda(index));
 }

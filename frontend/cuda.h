@@ -27,7 +27,7 @@ bool is_available();
 int device_count();
 /// Blocks: until all that was launched on the GPU is done. Throws: device, when there is no such GPU, or what
 /// it ran has failed.
-void synchronize(int index = 0);
+void synchronize(int index = 0, SourceLoc loc = SourceLoc::current());
 /// Bytes of tensors and of compiled programs on the GPU: now, and the most there were.
 int64_t memory_allocated(int index = 0);
 int64_t max_memory_allocated(int index = 0);

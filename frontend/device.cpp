@@ -58,6 +58,15 @@ void copy_bytes(Device to_device, void* to, Device from_device, const void* from
 
 }  // namespace
 
+void require_device(Device device, const char* what, SourceLoc loc) {
+  if (!device.is_cuda()) return;
+  try {
+    cuda_device(device.index);
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("{} ({}): {}", what, loc.str(), e.what()), loc);
+  }
+}
+
 std::shared_ptr<Storage> make_storage(Device device, size_t bytes, const TensorImpl& tensor) {
   auto storage = std::make_shared<Storage>();
   storage->device = device;
@@ -77,6 +86,10 @@ std::shared_ptr<Storage> make_storage(Device device, size_t bytes, const TensorI
   storage->data = static_cast<char*>(memory->data());
   storage->owner = memory;
   return storage;
+}
+
+void clear(const Storage& s) {
+  if (s.bytes > 0) cuda_device(s.device.index).fill(address_of(s.data), 0, s.bytes);
 }
 
 void hold(Storage& s) {

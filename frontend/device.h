@@ -17,11 +17,16 @@ struct DeviceTensor {
   Device device = {};
 };
 
+/// Throws: device, "<what> (<loc>): ...", when there is no such device.
+void require_device(Device device, const char* what, SourceLoc loc);
 /// At least `bytes` of fresh memory for `tensor`, which has its dtype and shape. Throws: device, when there
 /// is no such device or no more memory; names the tensor and the op that makes it.
 std::shared_ptr<Storage> make_storage(Device device, size_t bytes, const TensorImpl& tensor);
 /// Fresh, contiguous. Throws: as make_storage.
 DeviceTensor make_device_tensor(Device device, DType dtype, Sizes shape);
+
+/// Makes all bytes of a GPU's memory 0.
+void clear(const Storage& s);
 
 /// From now on nothing may write there but what let_write() was called for: a result that was given out.
 /// Looked after by the simulated GPU alone.

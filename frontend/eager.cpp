@@ -2,6 +2,7 @@
 // Immediate evaluation: each primitive runs its row's reference evaluation and, when a gradient may be asked
 // for, leaves an entry on the tape. Knows nothing of traces.
 #include <atomic>
+#include <cmath>
 
 #include "frontend/checkpoint_region.h"
 #include "frontend/device.h"
@@ -193,8 +194,22 @@ HostTensor evaluate_here(Device device, Op o, std::span<const HostTensor> in, co
   }
 }
 
+/// Zeros that the device makes, without as much memory of the host; null: `o` makes something else.
+ImplPtr zeros_on(Device device, Op o, const Attrs& attrs, const Type& type) {
+  if (o != op("constant")) return nullptr;
+  const double value = std::get<double>(attrs[0]);
+  if (value != 0 || std::signbit(value)) return nullptr;
+  Sizes sizes;
+  for (const Dim& d : type.shape) sizes.push_back(d.value());
+  ImplPtr made = make_impl(type.dtype, std::move(sizes), device);
+  clear(*made->storage);
+  return made;
+}
+
 /// The reference on host copies of what lies elsewhere; the result goes to `device`.
 ImplPtr evaluate_on(Device device, Op o, std::span<const ImplPtr> in, const Attrs& attrs, const Type& type) {
+  if (device.is_cuda() && in.empty())
+    if (ImplPtr zeros = zeros_on(device, o, attrs, type)) return zeros;
   if (device.is_cuda() && in.size() == 1 && in[0]->device == device)
     if (ImplPtr view = view_of(o, *in[0], attrs, type)) return view;
   std::vector<HostTensor> host;

@@ -24,6 +24,7 @@ Tensor create(const char* name, const Sizes& sizes, TensorOptions o, std::vector
   count_of(sizes, name, loc);
   Sizes ints = sizes;
   const Device device = o.device.value_or(get_default_device());
+  require_device(device, name, loc);
   ints.insert(ints.end(),
               {static_cast<int64_t>(float_or(o)), static_cast<int64_t>(device.type), device.index});
   Tensor t = call({name, loc, {}, ints, scalars, device}, body);
@@ -55,7 +56,9 @@ Tensor zeros(Sizes sizes, TensorOptions o, Loc loc) {
 Tensor ones(Sizes sizes, TensorOptions o, Loc loc) {
   return create("ones", sizes, o, {}, loc, [&](const auto&) { return constant(1, float_or(o), sizes); });
 }
-Tensor empty(Sizes sizes, TensorOptions o, Loc loc) { return zeros(std::move(sizes), o, loc); }
+Tensor empty(Sizes sizes, TensorOptions o, Loc loc) {
+  return create("empty", sizes, o, {}, loc, [&](const auto&) { return constant(0, float_or(o), sizes); });
+}
 Tensor zeros_like(const Tensor& t, Loc loc) {
   require(t, "zeros_like", loc);
   return zeros(t.sizes(), {.dtype = t.dtype(), .device = t.device()}, loc);

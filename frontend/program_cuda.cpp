@@ -85,8 +85,13 @@ std::unique_ptr<Program> build_cuda(const Graph& g, std::span<const Sizes> input
   if (options.profiler)
     for (ProfileRow& row : compiled.plan.profile) row.name += lines_of(g, row);
   count_build(compiled.stats, record);
+  const int before = state().sim_compiled;
   const auto built =
       std::make_shared<CudaExecutable>(std::move(compiled.plan), compiled.image, device, std::move(run));
+  if (const int sources = state().sim_compiled - before; sources > 0) {
+    record.compiled += sources;
+    record.from_cache = false;
+  }
   if (options.graphed)
     options.graphed->add([built, name = g.name] {
       const CudaGraphStats s = built->graph_stats();

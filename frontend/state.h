@@ -32,7 +32,8 @@ struct State {
   std::optional<Device> device;        ///< of the op that runs; none between ops
   CheckpointRegion* region = nullptr;  ///< that eager ops are recorded in; null: none
   Cursor* checkpointed = nullptr;      ///< whose trace is inside a checkpoint; null: none
-  uint64_t call = 0;  ///< whose program ran last on this thread: its number among its callable's
+  uint64_t call = 0;     ///< whose program ran last on this thread: its number among its callable's
+  int sim_compiled = 0;  ///< sources that this thread has compiled for the simulated GPU
   std::vector<ProcessGroup*> groups;        ///< that collectives evaluated on this thread name by place
   std::function<void(bool)> announce;       ///< called before the first of them; may be empty
   std::vector<std::function<void()>> undo;  ///< of calls that failed late, until the open one has ended

@@ -185,7 +185,7 @@ class Tensor : public detail::TensorMethods {
   /// would have to be differentiated.
   Tensor to(Device device, Loc loc = Loc::current()) const;
   Tensor to(Device device, DType dtype, Loc loc = Loc::current()) const;
-  Tensor cuda(int index = 0, Loc loc = Loc::current()) const { return to(Device::cuda(index), loc); }
+  Tensor cuda(int index = 0, Loc loc = Loc::current()) const { return to(Device::cuda(index, loc), loc); }
   Tensor cpu(Loc loc = Loc::current()) const { return to(Device::cpu(), loc); }
 
   Tensor to(DType dtype, Loc loc = Loc::current()) const;

@@ -29,6 +29,7 @@ class FloatFormat {
     scientific_ = most > 0 && (most / least > 1e3 || most > 1e8 || least < 1e-4);
   }
   std::string operator()(double v) const {
+    if (std::isnan(v)) return "nan";  // which has a sign, by chance
     if (scientific_) return fmt::format("{:.4e}", v);
     if (!whole_) return fmt::format("{:.4f}", v);
     return fmt::format("{:.0f}{}", v, std::isfinite(v) ? "." : "");

@@ -55,6 +55,7 @@ bool has_pending_history(const TensorImpl& t) {
 Tensor Tensor::to(Device device, Loc loc) const {
   detail::checked(*this, "to", loc);
   if (device == this->device()) return *this;
+  detail::require_device(device, "to", loc);
   if (grad_enabled()) detail::refresh_view(*impl_);
   const bool wants_grad = grad_enabled() && impl_->requires_grad;
   KILN_CHECK(!wants_grad || !detail::has_pending_history(*impl_), unsupported,

@@ -281,6 +281,7 @@ void Module::to(DType dtype) {
 void Module::to(Device device, Loc loc) {
   KILN_CHECK(!detail::tracing(), unsupported,
              "Module::to ({}): a module cannot move inside a compiled callable (move it before)", loc.str());
+  detail::require_device(device, "Module::to", loc);
   const auto move = [&](detail::TensorImpl& t) {
     if (t.device == device) return;
     detail::materialise(t, "Module::to", loc);

@@ -59,7 +59,7 @@ class Module {
   /// see it. Optimizers with state are to be made afterwards. Throws: device, when there is no such GPU;
   /// unsupported, inside a compiled callable.
   void to(Device device, Loc loc = Loc::current());
-  void cuda(int index = 0, Loc loc = Loc::current()) { to(Device::cuda(index), loc); }
+  void cuda(int index = 0, Loc loc = Loc::current()) { to(Device::cuda(index, loc), loc); }
   void cpu(Loc loc = Loc::current()) { to(Device::cpu(), loc); }
   void zero_grad();
   void requires_grad_(bool on = true);

@@ -39,8 +39,11 @@ std::string class_name(const Module& m) {
   return name.substr(begin, name.find('<', begin) - begin);
 }
 
-bool is_number(const std::string& s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isdigit(c); });
+/// "3" after "2".
+bool follows(const std::string& name, const std::string& before) {
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c); };
+  return !before.empty() && before.size() < 10 && std::all_of(before.begin(), before.end(), is_digit) &&
+         name == std::to_string(std::stoll(before) + 1);
 }
 
 }  // namespace
@@ -55,7 +58,7 @@ std::string Module::text(size_t indent) const {
   for (size_t i = 0, next = 0; i < modules_.size(); i = next) {
     const auto& [name, m] = modules_[i];
     const std::string line = m->text(indent + 2);
-    for (next = i + 1; is_number(name) && next < modules_.size() && is_number(modules_[next].first) &&
+    for (next = i + 1; next < modules_.size() && follows(modules_[next].first, modules_[next - 1].first) &&
                        modules_[next].second->text(indent + 2) == line;)
       ++next;
     out += next == i + 1 ? fmt::format("{:{}}({}): {}\n", "", indent + 2, name, line)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,8 @@ struct Device {
 
   static constexpr Device cpu() { return {}; }
   /// Throws: invalid, on a negative index.
-  static Device cuda(int index = 0) {
-    KILN_CHECK(index >= 0, invalid, "Device::cuda: got index {}, expected 0 or more", index);
+  static Device cuda(int index = 0, SourceLoc loc = SourceLoc::current()) {
+    KILN_CHECK(index >= 0, invalid, "Device::cuda ({}): got index {}, expected 0 or more", loc.str(), index);
     return {DeviceType::cuda, index};
   }
   bool is_cuda() const { return type == DeviceType::cuda; }
@@ -28,5 +29,11 @@ struct Device {
   std::string str() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
   bool operator==(const Device&) const = default;
 };
+
+/// str().
+template <typename Char, typename Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, const Device& d) {
+  return out << d.str();
+}
 
 }  // namespace kiln

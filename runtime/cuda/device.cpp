@@ -45,11 +45,10 @@ std::string arch_text(int major, int minor) {
 CudaDevice::CudaDevice(const cuda::Driver& driver, int index) : driver_(driver), index_(index) {
   int count = 0;
   check(driver_.device_count(&count), "cuDeviceGetCount");
-  KILN_CHECK(
-      index >= 0 && index < count, device,
-      "cuda:{}: no such device; got index {}, expected 0 to {} (hint: CUDA_VISIBLE_DEVICES chooses which "
-      "devices this process has)",
-      index, index, count - 1);
+  KILN_CHECK(index >= 0 && index < count, device,
+             "cuda:{}: no such device; got index {}, expected 0 to {} (hint: {})", index, index, count - 1,
+             driver_.simulated ? "KILN_SIM_DEVICES says how many the simulated driver has"
+                               : "CUDA_VISIBLE_DEVICES chooses which devices this process has");
   check(driver_.device_get(&id_, index), "cuDeviceGet");
   char name[256] = "";
   check(driver_.device_name(name, sizeof name, id_), "cuDeviceGetName");

@@ -25,7 +25,7 @@ const Driver* find_driver(std::string& why) {
     return nullptr;
   }
   if (wanted == "off") {
-    why = "KILN_CUDA_DRIVER=off";
+    why = "KILN_CUDA_DRIVER=off (unset it, or set it to sim for a simulated GPU)";
     return nullptr;
   }
   static const OpenedDriver& machine = *new OpenedDriver;  // tensors of static storage may outlive main()

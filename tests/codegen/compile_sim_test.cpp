@@ -76,10 +76,13 @@ TEST(CompileSim, TheSecondTimeItComesFromTheCache) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("kiln-sim-test-{}", getpid());
   DiskCache cache(folder.string(), 1 << 20);
   const CudaModule module = SimKernels::module(kTwo, {"first", "second"});
-  const std::string once = compile_sim(module, &cache);
+  int compiled = 0;
+  const std::string once = compile_sim(module, &cache, &compiled);
   EXPECT_EQ(cache.stats().hits, 0);
-  EXPECT_EQ(compile_sim(module, &cache), once);
+  EXPECT_EQ(compiled, 1);
+  EXPECT_EQ(compile_sim(module, &cache, &compiled), once);
   EXPECT_EQ(cache.stats().hits, 1);
+  EXPECT_EQ(compiled, 1);
   compile_sim(SimKernels::module(kTwo, {"first"}), &cache);  // other kernels are another object
   EXPECT_EQ(cache.stats().hits, 1);
   std::filesystem::remove_all(folder);

@@ -59,8 +59,8 @@ TEST(CudaEager, OutOfMemoryNamesLineDeviceAndHolders) {
     EXPECT_NE(got.find(", tensors 20"), std::string::npos) << got;
     EXPECT_NE(got.find("(hint: "), std::string::npos) << got;
   }
-  const std::string host = error_of([&] { zeros({int64_t{1} << 50}, {.device = kGpu}, here); });
-  EXPECT_TRUE(host.starts_with("device: zeros (net.cpp:42): out of memory: no 4503599627370496 bytes for "))
+  const std::string host = error_of([&] { ones({int64_t{1} << 50}, {.device = kGpu}, here); });
+  EXPECT_TRUE(host.starts_with("device: ones (net.cpp:42): out of memory: no 4503599627370496 bytes for "))
       << host;
   EXPECT_NE(host.find("cuda:0"), std::string::npos) << host;
 }
@@ -268,6 +268,58 @@ TEST(CudaEager, OptimizerStateIsWhereTheParametersAre) {
   opt.zero_grad();
   net(ones({2, 4})).sum().backward();
   EXPECT_NE(error_of([&] { opt.step(); }).find("make the optimizer after Module::to"), std::string::npos);
+}
+
+/// The scaler is made before anybody knows where the loss will be.
+TEST(CudaEager, AGradScalerFollowsTheLoss) {
+  for (const bool compiled : {false, true}) {
+    Net net, plain;
+    net.load_state_dict(plain.state_dict());
+    net.cuda();
+    optim::SGD opt(net.parameters(), {.lr = 0.5}), expected(plain.parameters(), {.lr = 0.5});
+    GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+    EXPECT_EQ(scaler.get_scale(), 8);
+    const auto step = [&](const Tensor& x) {
+      opt.zero_grad();
+      const Tensor loss = net(x).sum();
+      scaler.scale(loss).backward();
+      scaler.step(opt);
+      scaler.update();
+      return loss;
+    };
+    auto fast = compile(step);
+    const Tensor x = ones({2, 4});
+    for (int i = 0; i < 3; ++i) {
+      compiled ? fast(x.cuda()) : step(x.cuda());
+      expected.zero_grad();
+      plain(x).sum().backward();
+      expected.step();
+    }
+    EXPECT_EQ(scaler.get_scale(), 64);
+    EXPECT_EQ(scaler.state_dict()[0].second.device(), Device::cpu());
+    EXPECT_EQ(fast.stats().builds.size(), compiled ? 1u : 0u);
+    for (size_t p = 0; p < opt.params().size(); ++p) {
+      const Floats got = values(opt.params()[p]), want = values(expected.params()[p]);
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * (1 + std::abs(want[i])));
+    }
+    EXPECT_ERROR(scaler.scale(x.sum()),
+                 "invalid: GradScaler.scale (@): got a tensor on cpu, and this scaler is for cuda:0 (one "
+                 "scaler for each device)");
+  }
+}
+
+TEST(CudaEager, ErrorsOfDevicesNameTheLine) {
+  const Tensor x = ones({2});
+  Net net;
+  const auto says = [](const std::string& text, const std::string& what) {
+    EXPECT_TRUE(text.starts_with("device: " + what + " (cuda_eager_test.cpp:")) << text;
+    EXPECT_NE(text.find("cuda:99: no such device; got index 99, expected 0 to "), std::string::npos) << text;
+  };
+  says(error_of([&] { x.cuda(99); }), "to");
+  says(error_of([&] { net.cuda(99); }), "Module::to");
+  says(error_of([&] { zeros({2}, {.device = Device::cuda(99)}); }), "zeros");
+  says(error_of([&] { cuda::synchronize(99); }), "cuda::synchronize");
+  EXPECT_ERROR(x.cuda(-1), "invalid: Device::cuda (@): got index -1, expected 0 or more");
 }
 
 TEST(CudaEager, StateDictsGoFromOneDeviceToTheOther) {

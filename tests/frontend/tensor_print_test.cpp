@@ -65,7 +65,7 @@ TEST(TensorPrint, NoNumberIsHidden) {
   EXPECT_EQ(f32({1, 1001}), "[1.0000e+00, 1.0010e+03] f32[2]");
   EXPECT_EQ(f32({2e8f}), "[2.0000e+08] f32[1]");
   EXPECT_EQ(f32({0, 0}), "[0., 0.] f32[2]");
-  EXPECT_EQ(f32({NAN, 2.5f, -INFINITY}), "[   nan, 2.5000,   -inf] f32[3]");
+  EXPECT_EQ(f32({-NAN, 2.5f, -INFINITY}), "[   nan, 2.5000,   -inf] f32[3]");
   EXPECT_EQ(text(Tensor::from_vector<float>({3e-7f}, {})), "3.0000e-07 f32[]");
 }
 

@@ -55,6 +55,17 @@ TEST(ModulePrint, ATreeWithClassesAndTensors) {
             "num_batches_tracked i64[])");
 }
 
+TEST(ModulePrint, OnlyNeighboursByNumberAreOneLine) {
+  ModuleDict dict;
+  for (const char* name : {"0", "7", "8", "x"}) dict.emplace<Linear>(name, 2, 2, false);
+  EXPECT_EQ(text_of(dict),
+            "ModuleDict(\n"
+            "  (0): Linear(weight f32[2,2])\n"
+            "  (7-8): 2 x Linear(weight f32[2,2])\n"
+            "  (x): Linear(weight f32[2,2])\n"
+            ")");
+}
+
 TEST(ModulePrint, ListsOfModulesAndBuffers) {
   Net net;
   EXPECT_EQ(net.modules().size(), 11u);

@@ -23,14 +23,14 @@ TEST(CudaDriver, OffIsNone) {
   const Chosen off("off");
   std::string why;
   EXPECT_EQ(cuda::find_driver(why), nullptr);
-  EXPECT_EQ(why, "KILN_CUDA_DRIVER=off");
+  EXPECT_EQ(why, "KILN_CUDA_DRIVER=off (unset it, or set it to sim for a simulated GPU)");
   EXPECT_EQ(cuda_device_count(), 0);
   try {
     cuda_device(0);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::device);
-    EXPECT_STREQ(e.what(), "cuda:0: no CUDA device can be used: KILN_CUDA_DRIVER=off");
+    EXPECT_EQ(e.what(), "cuda:0: no CUDA device can be used: " + why);
   }
 }
 
@@ -66,8 +66,8 @@ TEST(CudaDriver, SimIsTheSimulatedDevice) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "cuda:2: no such device; got index 2, expected 0 to 1 (hint: CUDA_VISIBLE_DEVICES "
-                 "chooses which devices this process has)");
+                 "cuda:2: no such device; got index 2, expected 0 to 1 (hint: KILN_SIM_DEVICES says how many "
+                 "the simulated driver has)");
   }
 }
 
