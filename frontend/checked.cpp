@@ -9,6 +9,7 @@
 
 #include "frontend/late.h"
 #include "frontend/state.h"
+#include "ir/rounding.h"
 #include "runtime/collective.h"
 
 namespace kiln::detail {
@@ -88,18 +89,6 @@ double rounding(DType t) {
 
 bool is_any(Op o, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), def(o).name) != names.end();
-}
-
-/// What the rounding of a result is small against: of sums, the sums of the terms' magnitudes, since terms
-/// that cancel leave the rounding of the terms; else the result itself.
-HostTensor terms_of(const Node& n, std::span<const HostTensor> operands, const HostTensor& result) {
-  if (!is_floating(result.ref.dtype) ||
-      !is_any(n.op, {"add", "sub", "sum", "dot_general", "cumsum", "index_add", "scatter_add"}))
-    return result;
-  std::vector<HostTensor> magnitudes(operands.begin(), operands.end());
-  for (HostTensor& t : magnitudes)
-    if (is_floating(t.ref.dtype)) t = evaluate(op("abs"), {&t, 1}, {});
-  return evaluate(n.op == op("sub") ? op("add") : n.op, magnitudes, n.attrs);
 }
 
 /// Whether two right evaluations may differ: not where elements are only chosen or moved.
@@ -227,7 +216,7 @@ class ReferenceCheck : public Program {
         const std::vector<HostTensor> operands = operands_of(n, values);
         result = is_effect(n) ? *sum++ : evaluate(n.op, operands, n.attrs);
         if (!rounds(graph_, n)) continue;
-        const HostTensor terms = terms_of(n, operands, result);
+        const HostTensor terms = rounding_terms(n, operands, result);
         result = copy_of(result);
         shake(result, terms, random);
       }
@@ -257,8 +246,8 @@ class ReferenceCheck : public Program {
       if (is_effect(n)) continue;
       const std::vector<HostTensor> operands = operands_of(n, values);
       const HostTensor right = evaluate(n.op, operands, n.attrs);
-      const double d =
-          difference(elements(got[i]), elements(right)) / largest(elements(terms_of(n, operands, right)));
+      const double d = difference(elements(got[i]), elements(right)) /
+                       largest(elements(rounding_terms(n, operands, right)));
       double allowed = limit(got[i].ref.dtype);
       if (allowed > 0)
         for (const HostTensor& t : operands) allowed = std::max(allowed, limit(t.ref.dtype));

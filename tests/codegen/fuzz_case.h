@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ir/passes.h"
+#include "ir/rounding.h"
 #include "tests/codegen/compiled.h"
 #include "tests/ir/random_graph.h"
 #include "tests/ir/reduce_graph.h"
@@ -19,25 +20,37 @@ inline bool equal_bits(const HostTensor& a, const HostTensor& b) {
 }
 
 /// The interpreter with every float result moved by a few units in the last place of f32, halves by up to one
-/// of their own (kernels round them where they are stored, not at every op): what rounding alone may do, also
-/// where a comparison or a cast to an integer turns a small difference into a large one.
+/// of their own (kernels round them where they are stored, not at every op), and sums by as much of what
+/// their terms are without their signs: what rounding alone may do, also where a comparison or a cast to an
+/// integer turns a small difference into a large one.
 inline std::vector<HostTensor> interpret_moved(const Graph& g, const std::vector<HostTensor>& inputs,
                                                uint32_t seed) {
   std::mt19937 rng(seed);
+  const auto some = [&] { return static_cast<double>(rng() % 5) - 2; };
+  std::vector<HostTensor> values(static_cast<size_t>(g.value_count()));
+  for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(g.inputs[i].value.id)] = inputs[i];
   return interpret(g, inputs, [&](int node, const HostTensor& t) {
-    const OpKind kind = def(g.nodes[node].op).kind;
-    if (kind == OpKind::view || kind == OpKind::gather || g.nodes[node].in.empty()) return;
+    const Node& n = g.nodes[static_cast<size_t>(node)];
+    const OpKind kind = def(n.op).kind;
+    HostTensor& kept = values[static_cast<size_t>(n.out.id)];
+    kept = t;
+    if (kind == OpKind::view || kind == OpKind::gather || n.in.empty()) return;
+    std::vector<HostTensor> operands;
+    for (const Value v : n.in) operands.push_back(values[static_cast<size_t>(v.id)]);
+    const HostTensor terms = copy_of(kind == OpKind::effect ? t : rounding_terms(n, operands, t));
     dispatch(t.ref.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const auto move = [&](auto& x, double unit) {
-        x = static_cast<T>(static_cast<float>(x) * float(1 + unit * (static_cast<double>(rng() % 5) - 2)));
-      };
       T* p = static_cast<T*>(t.ref.data);
+      const T* scale = static_cast<const T*>(terms.ref.data);
       for (int64_t i = 0; i < t.ref.numel(); ++i) {
-        if constexpr (std::is_floating_point_v<T>)
-          p[i] *= T(1 + 0x1p-22 * (static_cast<double>(rng() % 5) - 2));
-        else if constexpr (std::is_same_v<T, BFloat16>) move(p[i], 0x1p-8);
-        else if constexpr (std::is_same_v<T, Half>) move(p[i], 0x1p-11);
+        if constexpr (std::is_floating_point_v<T>) {
+          if (std::isfinite(scale[i])) p[i] += T(0x1p-22 * some()) * scale[i];
+        } else if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>) {
+          const double own = std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
+          const auto by = static_cast<float>(scale[i]);
+          p[i] = static_cast<T>(static_cast<float>(p[i]) * float(1 + own * some()) +
+                                (std::isfinite(by) ? by * float(0x1p-22 * some()) : 0));
+        }
       }
     });
   });
