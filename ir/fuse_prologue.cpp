@@ -108,6 +108,7 @@ class PrologueFinder {
       const auto in = through_view(g_, n, static_cast<int>(i), a, axes, nullptr);
       if (!in || in->flat) return false;
       if (in->bounds.size() > a.bounds.size()) s.work += 4;
+      for (size_t b = a.bounds.size(); b < in->bounds.size(); ++b) s.indices.push_back(in->bounds[b].index);
       if (!add(s, n.in[i].id, *in, axes, u, false)) return false;
     }
     return true;
@@ -116,7 +117,6 @@ class PrologueFinder {
     const TensorLayout l = memory_layout(g_, o_, v);
     s.leaves.insert(v);
     s.indices.push_back(linear_index(a, l.strides, l.offset));
-    for (const loop::Bound& b : a.bounds) s.indices.push_back(b.index);
     return true;
   }
 

@@ -298,6 +298,20 @@ TEST(Program, ReducesMirroredViewsOfMergedDims) {
 })");
 }
 
+TEST(Program, ContractsOverTwoDimsOfASkewedConstant) {
+  // Nothing is loaded, but where the constant ends depends on both dims: they are no one axis of a matmul.
+  expect_same(R"(graph g {
+  %0 = input f64[] arg
+  %1 = input f64[8,17,4] arg
+  %2 = f64[8,17,5] expand %0 {shape=[8,17,5]}
+  %3 = f64[1,17,5] constant {value=0.5, dtype=f64, shape=[1,17,5]}
+  %4 = f64[8,17,5] skew %3 {dim=0, by=1, size=[8]}
+  %5 = f64[8,17,5] mul %4, %2
+  %6 = f64[4,5] dot_general %1, %5 {batch_a=(), batch_b=(), contract_a=(0,1), contract_b=(0,1)}
+  output %6
+})");
+}
+
 TEST(Program, SwapsInputsInPlace) {
   const Compiled r(R"(graph g {
   %0 = input f32[3] param
