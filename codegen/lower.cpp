@@ -24,8 +24,7 @@ Lowering::Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, c
   for (const GraphInput& in : g.inputs) {
     const bool given = in.kind != InputKind::scalar && !layouts.empty();
     KILN_ASSERT(!given || external < layouts.size(), "{} layouts for more external inputs", layouts.size());
-    f.inputs.push_back(given ? layouts[external]
-                             : TensorLayout{contiguous_dims(g.type(in.value).shape), Dim(0)});
+    f.inputs.push_back(given ? layouts[external] : row_major(g.type(in.value)));
     if (in.kind != InputKind::scalar) ++external;
   }
   inputs_ = f.inputs;

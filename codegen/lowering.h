@@ -11,11 +11,9 @@
 
 #include "codegen/kernel_writer.h"
 #include "codegen/lower_parts.h"
-#include "ir/access.h"
 
 namespace kiln::detail {
 
-inline TensorLayout row_major(const Type& t) { return {contiguous_dims(t.shape), Dim(0)}; }
 inline Dim bytes_of(const Type& t) { return numel(t.shape) * Dim(static_cast<int64_t>(dtype_size(t.dtype))); }
 
 /// A work that a kernel for all sizes can do, and the sizes to give it.

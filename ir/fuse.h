@@ -18,6 +18,8 @@ struct TensorLayout {
   Dim offset;
   bool operator==(const TensorLayout&) const = default;
 };
+/// Of a tensor without gaps, its last dim innermost.
+TensorLayout row_major(const Type& t);
 
 /// What a kernel's parameter stands for.
 struct Binding {

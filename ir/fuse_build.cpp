@@ -556,7 +556,7 @@ class Builder {
     st.group = &q;
     st.k.kernel.axes = q.axes;
     const int x = load(st, out.value.id, at);
-    TensorLayout l{contiguous_dims(t.shape), Dim(0)};
+    TensorLayout l = row_major(t);
     if (out.alias_input >= 0) l = memory_layout(g_, o_, g_.inputs[out.alias_input].value.id);
     Instr i;
     i.kind = InstrKind::store;

@@ -6,6 +6,12 @@
 
 #include "ir/fuse_groups.h"
 
+namespace kiln {
+
+TensorLayout row_major(const Type& t) { return {contiguous_dims(t.shape), Dim(0)}; }
+
+}  // namespace kiln
+
 namespace kiln::detail {
 
 using loop::AxisRole;
@@ -45,7 +51,7 @@ TensorLayout memory_layout(const Graph& g, const FuseOptions& options, int value
   if (!options.inputs.empty())
     for (size_t i = 0; i < g.inputs.size(); ++i)
       if (g.inputs[i].value.id == value) return options.inputs[i];
-  return {contiguous_dims(g.type(Value{value}).shape), Dim(0)};
+  return row_major(g.type(Value{value}));
 }
 
 namespace {
@@ -137,9 +143,8 @@ class Partitioner {
     std::set<int> placed;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const GraphOutput& out = g_.outputs[i];
-      const bool dense =
-          out.alias_input < 0 || o_.inputs.empty() ||
-          o_.inputs[out.alias_input] == TensorLayout{contiguous_dims(g_.type(out.value).shape), Dim(0)};
+      const bool dense = out.alias_input < 0 || o_.inputs.empty() ||
+                         o_.inputs[out.alias_input] == row_major(g_.type(out.value));
       const int from = g_.producer(out.value);
       // What an effect returns lies where its operands met, which is nobody else's memory.
       const bool made = from >= 0 && def(g_.nodes[from].op).kind != OpKind::effect;
