@@ -69,6 +69,14 @@ std::string advice_on_prefix(const NamedTensors& own, const std::map<std::string
 Tensor& first_of(Tensor& output) { return output; }
 Tensor& first_of(std::vector<Tensor>& outputs) { return outputs.at(0); }
 
+/// What a list of names and things has, without the names.
+template <typename T>
+std::vector<T> without_names(const std::vector<std::pair<std::string, T>>& all) {
+  std::vector<T> out;
+  for (const auto& [name, x] : all) out.push_back(x);
+  return out;
+}
+
 std::string names_in(const NamedTensors& tensors) {
   std::string out;
   for (const auto& [name, t] : tensors) out += (out.empty() ? "" : ", ") + name;
@@ -164,16 +172,9 @@ NamedTensors Module::named_parameters(bool recurse) const {
 }
 
 std::vector<Tensor> Module::parameters(bool recurse) const {
-  std::vector<Tensor> out;
-  for (auto& [name, t] : named_parameters(recurse)) out.push_back(t);
-  return out;
+  return without_names(named_parameters(recurse));
 }
-
-std::vector<Tensor> Module::buffers(bool recurse) const {
-  std::vector<Tensor> out;
-  for (auto& [name, t] : named_buffers(recurse)) out.push_back(t);
-  return out;
-}
+std::vector<Tensor> Module::buffers(bool recurse) const { return without_names(named_buffers(recurse)); }
 
 NamedTensors Module::named_buffers(bool recurse) const {
   NamedTensors out;
@@ -195,17 +196,8 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   return out;
 }
 
-std::vector<Module*> Module::modules() {
-  std::vector<Module*> out;
-  for (const auto& [name, m] : named_modules()) out.push_back(m);
-  return out;
-}
-
-std::vector<Module*> Module::children() const {
-  std::vector<Module*> out;
-  for (const auto& [name, m] : modules_) out.push_back(m);
-  return out;
-}
+std::vector<Module*> Module::modules() { return without_names(named_modules()); }
+std::vector<Module*> Module::children() const { return without_names(modules_); }
 
 Module& Module::get_submodule(const std::string& name, Loc loc) {
   Module* at = this;

@@ -54,16 +54,17 @@ std::string Module::text(size_t indent) const {
     for (const auto& [name, t] : tensors)
       own += fmt::format("{}{} {}", own.empty() ? "" : ", ", name, t.type_str());
   if (modules_.empty()) return fmt::format("{}({})", class_name(*this), own);
+  std::vector<std::string> texts;
+  for (const auto& [name, m] : modules_) texts.push_back(m->text(indent + 2));
   std::string out = fmt::format("{}({}\n", class_name(*this), own);
   for (size_t i = 0, next = 0; i < modules_.size(); i = next) {
-    const auto& [name, m] = modules_[i];
-    const std::string line = m->text(indent + 2);
+    const std::string& name = modules_[i].first;
     for (next = i + 1; next < modules_.size() && follows(modules_[next].first, modules_[next - 1].first) &&
-                       modules_[next].second->text(indent + 2) == line;)
+                       texts[next] == texts[i];)
       ++next;
-    out += next == i + 1 ? fmt::format("{:{}}({}): {}\n", "", indent + 2, name, line)
+    out += next == i + 1 ? fmt::format("{:{}}({}): {}\n", "", indent + 2, name, texts[i])
                          : fmt::format("{:{}}({}-{}): {} x {}\n", "", indent + 2, name,
-                                       modules_[next - 1].first, next - i, line);
+                                       modules_[next - 1].first, next - i, texts[i]);
   }
   return out + fmt::format("{:{}})", "", indent);
 }
