@@ -2,6 +2,7 @@
 // What a running kernel may do to memory, and how it is said when it does something else.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,14 @@ uint16_t mask_of(unsigned offset, unsigned bytes) {
   return static_cast<uint16_t>(((1u << bytes) - 1) << (offset % 16));
 }
 
+// memcpy and memcmp of 4, 8 or 16 bytes, which are not worth a call.
+template <class F>
+auto with_size(unsigned bytes, F&& f) {
+  return bytes == 16  ? f(std::integral_constant<size_t, 16>())
+         : bytes == 8 ? f(std::integral_constant<size_t, 8>())
+                      : f(std::integral_constant<size_t, 4>());
+}
+
 }  // namespace
 
 // --- global memory ---
@@ -24,12 +33,13 @@ uint16_t mask_of(unsigned offset, unsigned bytes) {
 void* BlockRunner::global(const void* pointer, unsigned bytes, int access) {
   const Address address = value(pointer);
   const bool write = access == kn_sim_write;
-  check_reach(address, bytes, write);
+  const bool constant = check_reach(address, bytes, write);
   DeviceSpace& space = *spec_->space;
-  const uint64_t offset = space.offset_of(address);
   if (!write && !space.written(address, bytes)) [[unlikely]]
     check_gap(address, bytes);
-  const Conflict c = touch_bytes(space.cells(), offset, bytes, write, now_, splits_);
+  // Where the launch may not write, reads collide with nothing.
+  Conflict c;
+  if (!constant) c = touch_bytes(space.cells(), space.offset_of(address), bytes, write, now_, splits_);
   if (c.other) [[unlikely]]
     fail([&] { blame_conflict(c, global_access(address, bytes, write)); });
   if (write) space.set_written(address, bytes);
@@ -45,7 +55,7 @@ void BlockRunner::check_gap(Address address, unsigned bytes) {
   });
 }
 
-void BlockRunner::check_reach(Address address, unsigned bytes, bool write) {
+bool BlockRunner::check_reach(Address address, unsigned bytes, bool write) {
   if (address & (bytes - 1)) [[unlikely]]
     fail([&] {
       blame(kMisalignedAddress, fmt::format("misaligned access: {}, an address that is no multiple of {}",
@@ -53,8 +63,9 @@ void BlockRunner::check_reach(Address address, unsigned bytes, bool write) {
     });
   const Reach::Range* r = spec_->reach->find(address, bytes);
   if (r && (r->written || (!write && r->read))) [[likely]]
-    return;
+    return !r->written;
   if (!spec_->reach->allows(address, bytes, write)) fail([&] { blame_reach(address, bytes, write); });
+  return false;
 }
 
 void BlockRunner::blame_reach(Address address, unsigned bytes, bool write) {
@@ -95,7 +106,8 @@ void BlockRunner::check_shared(unsigned offset, unsigned bytes, bool write) {
   // What another block left in this memory says nothing.
   Now now = now_;
   now.floor = now.block;
-  const Conflict c = touch_bytes(shared_cells_.data(), offset, bytes, write, now, splits_);
+  const Conflict c =
+      touch_shared(shared_cells_.data(), shared_rows_.data(), offset, bytes, write, now, splits_);
   if (c.other) [[unlikely]]
     fail([&] { blame_conflict(c, shared_access(offset, bytes, write)); });
 }
@@ -114,9 +126,14 @@ void BlockRunner::copy_async(unsigned to, const void* from, unsigned bytes, bool
       blame(kLaunchFailed, fmt::format("copy_async: {} copies {} bytes, not 4, 8 or 16", who(), bytes));
     });
   Copy copy = {to, bytes, from, valid, {}};
-  if (valid) std::memcpy(copy.seen, global(from, bytes, kn_sim_read), bytes);
+  if (valid) {
+    const void* source = global(from, bytes, kn_sim_read);
+    with_size(bytes, [&](auto size) { std::memcpy(copy.seen, source, size); });
+  }
   check_shared(to, bytes, true);
-  std::memset(shared_.data() + to, static_cast<int>(DeviceSpace::kPoison), bytes);
+  with_size(bytes, [&](auto size) {
+    std::memset(shared_.data() + to, static_cast<int>(DeviceSpace::kPoison), size);
+  });
   shared_flying_[to / 16] |= mask_of(to, bytes);
   threads_[self_.thread].copies.push_back(copy);
 }
@@ -140,7 +157,10 @@ void BlockRunner::copy_wait(int pending) {
 
 void BlockRunner::land(const Copy& copy) {
   // The device may read the source at any time until now, so that it must have stayed as it was.
-  if (copy.valid && std::memcmp(spec_->space->data(value(copy.from)), copy.seen, copy.bytes) != 0)
+  const auto changed = [&](auto size) {
+    return std::memcmp(spec_->space->data(value(copy.from)), copy.seen, size) != 0;
+  };
+  if (copy.valid && with_size(copy.bytes, changed))
     fail([&] {
       blame(kLaunchFailed, fmt::format("source of a copy changed: {} by copy_async, written before its wait",
                                        global_access(value(copy.from), copy.bytes, false)));
@@ -148,7 +168,7 @@ void BlockRunner::land(const Copy& copy) {
   shared_flying_[copy.to / 16] &= static_cast<uint16_t>(~mask_of(copy.to, copy.bytes));
   check_shared(copy.to, copy.bytes, true);
   shared_written_[copy.to / 16] |= mask_of(copy.to, copy.bytes);
-  std::memcpy(shared_.data() + copy.to, copy.seen, copy.bytes);
+  with_size(copy.bytes, [&](auto size) { std::memcpy(shared_.data() + copy.to, copy.seen, size); });
 }
 
 // --- words ---

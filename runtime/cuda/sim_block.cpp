@@ -44,6 +44,7 @@ struct Hooks {
 BlockRunner::BlockRunner()
     : shared_(kSharedBytes),
       shared_cells_(kSharedBytes / Cell::kBytes),
+      shared_rows_(kSharedBytes / Cell::kBytes),
       shared_written_(kSharedBytes / 16),
       shared_flying_(kSharedBytes / 16) {}
 
@@ -57,6 +58,7 @@ KnSimHooks BlockRunner::hooks() const {
 void BlockRunner::restart() {
   now_ = Now();
   std::fill(shared_cells_.begin(), shared_cells_.end(), Cell{});
+  std::fill(shared_rows_.begin(), shared_rows_.end(), Row{});
 }
 
 Fault BlockRunner::run(const LaunchSpec& spec, Random& random) {

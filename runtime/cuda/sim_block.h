@@ -108,7 +108,7 @@ class BlockRunner {
   void land(const Copy& copy);
 
   // Checks; a fault leaves the fiber.
-  void check_reach(Address address, unsigned bytes, bool write);
+  bool check_reach(Address address, unsigned bytes, bool write);  ///< whether the launch only reads there
   void check_gap(Address address, unsigned bytes);
   void check_shared(unsigned offset, unsigned bytes, bool write);
 
@@ -142,6 +142,7 @@ class BlockRunner {
   // Shared memory, and for each byte a bit: was it written, is a copy on its way there.
   std::vector<std::byte> shared_;
   std::vector<Cell> shared_cells_;
+  std::vector<Row> shared_rows_;
   std::vector<uint16_t> shared_written_, shared_flying_;
 };
 

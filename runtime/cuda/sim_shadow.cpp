@@ -29,7 +29,7 @@ Conflict touch_split(Split& s, unsigned first, unsigned count, bool write, const
 
 }  // namespace
 
-Conflict touch_bytes(Cell* cells, uint64_t offset, unsigned bytes, bool write, const Now& now,
+Conflict touch_parts(Cell* cells, uint64_t offset, unsigned bytes, bool write, const Now& now,
                      Splits& splits) {
   Cell& cell = cells[offset / Cell::kBytes];
   const unsigned first = offset % Cell::kBytes / 4;

@@ -23,6 +23,12 @@ struct alignas(64) Cell {
   Touch writer[4], reader[4];
 };
 
+/// The same 16 bytes of shared memory as one, for the many reads of all of them.
+struct Row {
+  Touch reader = 0;    ///< of all at once, besides those in the cell
+  uint32_t clean = 0;  ///< the barrier since which nobody has written there; 0: not known
+};
+
 /// A word whose bytes different threads touch.
 struct Split {
   Touch writer[4], reader[4];
@@ -82,14 +88,49 @@ inline Touch touch(Touch& writer, Touch& reader, bool write, const Now& now) {
   return 0;
 }
 
+/// Whether it is known that nobody has written there since the last barrier.
+inline bool clean(const Cell& cell, const Now& now) {
+  for (const Touch t : cell.writer)
+    if ((t & kSplit) || tick_of(t) >= now.phase) return false;
+  return true;
+}
+
 /// What a touch ran into.
 struct Conflict {
   Touch other = 0;  ///< 0: nothing
   bool wrote = false;
 };
 
-/// A touch of `bytes` bytes at `offset` of the memory whose shadow begins at `cells`.
-Conflict touch_bytes(Cell* cells, uint64_t offset, unsigned bytes, bool write, const Now& now,
+/// touch_bytes() of several words, of less than one, or of one whose bytes are told apart.
+Conflict touch_parts(Cell* cells, uint64_t offset, unsigned bytes, bool write, const Now& now,
                      Splits& splits);
+
+/// A touch of `bytes` bytes at `offset` of the memory whose shadow begins at `cells`.
+inline Conflict touch_bytes(Cell* cells, uint64_t offset, unsigned bytes, bool write, const Now& now,
+                            Splits& splits) {
+  Cell& cell = cells[offset / Cell::kBytes];
+  const unsigned word = offset % Cell::kBytes / 4;
+  const Touch before = cell.writer[word];
+  if (bytes != 4 || (before & kSplit)) return touch_parts(cells, offset, bytes, write, now, splits);
+  const Touch other = touch(cell.writer[word], cell.reader[word], write, now);
+  return {other, other != 0 && other == before};
+}
+
+/// The same in a block's shared memory, with its rows.
+inline Conflict touch_shared(Cell* cells, Row* rows, uint64_t offset, unsigned bytes, bool write,
+                             const Now& now, Splits& splits) {
+  Row& row = rows[offset / Cell::kBytes];
+  const bool whole = !write && bytes == Cell::kBytes;
+  if (whole && row.clean == now.phase) {
+    row.reader = after_read(row.reader, now);
+    return {};
+  }
+  if (write && races(row.reader, now)) return {row.reader, false};
+  const Conflict c = touch_bytes(cells, offset, bytes, write, now, splits);
+  if (c.other) return c;
+  if (write) row.clean = 0;
+  if (whole && clean(cells[offset / Cell::kBytes], now)) row.clean = now.phase;
+  return c;
+}
 
 }  // namespace kiln::cuda::sim
