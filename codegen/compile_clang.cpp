@@ -100,15 +100,8 @@ std::string take_output(const jit::Api& api, jit::Output& output, std::string& l
   return bytes;
 }
 
-// A precompiled prelude costs as much as parsing it twice. Sources for the simulated device come one by one,
-// and many of them.
-constexpr size_t kPrecompileFrom = 4;
-bool worth_precompiling(const CpuSource& source, size_t count) {
-  return count >= kPrecompileFrom || source.prelude == Prelude::cuda_sim;
-}
-
 std::string compile_one(const jit::Api& api, const CpuSource& source, const std::vector<std::string>& common,
-                        bool precompile) {
+                        size_t together) {
   std::vector<const char*> args;
   for (const std::string& f : common) args.push_back(f.c_str());
   for (const std::string& f : source.flags) args.push_back(f.c_str());
@@ -116,9 +109,13 @@ std::string compile_one(const jit::Api& api, const CpuSource& source, const std:
   for (const PreludeFile& f : prelude_files(source.prelude))
     prelude.push_back({bytes_of(f.name), bytes_of(f.text)});
   const bool first = includes_prelude_first(source.text, source.prelude);
-  const jit::CompileInput input = {
-      {bytes_of(source.name), bytes_of(source.text)},       prelude.data(), prelude.size(),
-      precompile && first ? prelude[0].name : jit::Bytes{}, args.data(),    args.size()};
+  const jit::CompileInput input = {{bytes_of(source.name), bytes_of(source.text)},
+                                   prelude.data(),
+                                   prelude.size(),
+                                   first ? prelude[0].name : jit::Bytes{},
+                                   together,
+                                   args.data(),
+                                   args.size()};
   jit::Output output{};
   const int rc = api.compile(&input, &output);
   std::string log_text;
@@ -144,8 +141,7 @@ void compile_each(std::span<const CpuSource> sources, const CpuTarget& target, i
                   const std::function<void(size_t, std::string&&)>& done) {
   const std::vector<std::string> flags = common_flags(target);
   in_team(sources.size(), threads, [&](size_t i) {
-    if (wanted(i))
-      done(i, compile_one(jit_api(), sources[i], flags, worth_precompiling(sources[i], sources.size())));
+    if (wanted(i)) done(i, compile_one(jit_api(), sources[i], flags, sources.size()));
   });
 }
 

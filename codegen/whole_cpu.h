@@ -2,6 +2,8 @@
 // Kernels of whole nodes for the CPU: what frames them. Included by whole_*.cpp only.
 #pragma once
 
+#include <algorithm>
+
 #include "codegen/lower_parts.h"
 #include "codegen/whole_text.h"
 #include "ir/base/hash.h"

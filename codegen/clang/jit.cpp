@@ -156,26 +156,36 @@ class PrecompileAction : public clang::ASTFrontendAction {
   bool hasASTFileSupport() const override { return false; }
 };
 
-// The precompiled form of in.prefix under these arguments; "" if it does not compile, which the source's own
-// #include will then report. Each is made once; they stay for the life of the process.
-const std::string& precompiled(const CompileInput& in) {
+// The precompiled form of in.prefix under these arguments; null as long as too few sources have been seen to
+// repay it, and if it does not compile, which the source's own #include will then report. Each is made once
+// and stays for the life of the process.
+const std::string* precompiled(const CompileInput& in) {
+  struct Prefix {
+    size_t sources = 0;
+    bool tried = false;
+    std::string bytes;
+  };
+  constexpr size_t kWorthFrom = 4;  // making one costs as much as parsing the prefix twice
   static std::mutex mutex;
-  static std::map<std::string, std::string> made;
+  static std::map<std::string, Prefix> prefixes;
   std::string key;
   for (size_t i = 0; i < in.arg_count; ++i) (key += in.args[i]) += '\n';
   for (size_t i = 0; i < in.file_count; ++i) key += ref(in.files[i].text);
   const std::lock_guard lock(mutex);
-  const auto [at, fresh] = made.try_emplace(std::move(key));
-  if (!fresh) return at->second;
+  Prefix& prefix = prefixes[std::move(key)];
+  const size_t known = prefix.sources++ + in.together;
+  const auto made = [&] { return prefix.bytes.empty() ? nullptr : &prefix.bytes; };
+  if (prefix.tried || known < kWorthFrom) return made();
+  prefix.tried = true;
   std::string log;
   const std::string header = path_of(in.prefix);
   run_clang<PrecompileAction>(
       in, {"-x", "c++-header", header.c_str()}, make_files(in), log, [](clang::CompilerInstance&) {},
       [&](const PrecompileAction& action) {
         const clang::PCHBuffer& made_now = *action.result;
-        if (made_now.IsComplete) at->second.assign(made_now.Data.begin(), made_now.Data.end());
+        if (made_now.IsComplete) prefix.bytes.assign(made_now.Data.begin(), made_now.Data.end());
       });
-  return at->second;
+  return made();
 }
 
 bool compile(const CompileInput& in, Owned& out) {
@@ -185,9 +195,8 @@ bool compile(const CompileInput& in, Owned& out) {
   const Files files = make_files(in);
   std::vector<const char*> more;
   if (in.prefix.size > 0) {
-    const std::string& prefix = precompiled(in);
-    if (!prefix.empty()) {
-      files->addFile("/kiln/prefix.pch", 0, llvm::MemoryBuffer::getMemBuffer(prefix));
+    if (const std::string* prefix = precompiled(in)) {
+      files->addFile("/kiln/prefix.pch", 0, llvm::MemoryBuffer::getMemBuffer(*prefix));
       more = {"-include-pch", "/kiln/prefix.pch"};
     }
   }

@@ -9,7 +9,7 @@
 
 namespace kiln::jit {
 
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 /// Name of the one exported function, a `GetApiFn`.
 inline constexpr const char* kEntryPoint = "kiln_jit_api";
 
@@ -33,6 +33,7 @@ struct CompileInput {
   const File* files;  ///< what it may #include; there is nothing else
   size_t file_count;
   Bytes prefix;             ///< one of `files` to precompile, as the source includes it first; or empty
+  size_t together;          ///< sources that are being compiled with these arguments, this one included
   const char* const* args;  ///< clang -cc1 arguments, without input and output
   size_t arg_count;
 };

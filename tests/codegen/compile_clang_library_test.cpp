@@ -47,10 +47,10 @@ TEST(CompilerLibrary, IsLookedForAtTheFirstCompileAndErrorsAreNotRemembered) {
             "its path)");
   EXPECT_EQ(compile_message("libm.so.6"),
             "cpu compiler: libm.so.6 belongs to another build of Kiln; got version 0 with no compiler, "
-            "expected 2 with "
+            "expected 3 with "
             "clang 19.1.7 (rebuild it, or unset KILN_JIT_LIBRARY)");
   EXPECT_THAT(compile_message(KILN_STALE_JIT),
-              HasSubstr("got version 0 with clang 18.1.0, expected 2 with clang"));
+              HasSubstr("got version 0 with clang 18.1.0, expected 3 with clang"));
 
   EXPECT_NE(compiler_key(parse_target("x86-64-v3")), compiler_key(parse_target("aarch64")));
   const std::vector<CpuSource> none;

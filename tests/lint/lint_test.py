@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import getenv  # noqa: E402
 import globals as global_state  # noqa: E402
+import includes  # noqa: E402
 import layers  # noqa: E402
 import mirror  # noqa: E402
 import size  # noqa: E402
@@ -26,6 +27,23 @@ def faults(lint, tree):
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)
         return lint.check(root)
+
+
+class Includes(unittest.TestCase):
+    def test_good(self):
+        self.assertEqual(faults(includes, {
+            "ir/a.h": "#include <string>\nstd::string_view f(std::string);  // std::map\n",
+            "ir/b.h": '#include "ir/a.h"\nstd::string g();\n',
+            "codegen/prelude/c.h": "std::string h();\n",
+        }), [])
+
+    def test_missing(self):
+        self.assertEqual(faults(includes, {
+            "ir/a.h": '#include "ir/b.h"\nstd::map<int, std::string> f();\n',
+            "ir/b.h": '#include <map>\n#include "ir/a.h"\nstd::span<int> g();\nstd::barrier h();\n',
+        }), ["ir/a.h: std::string needs #include <string>",
+             "ir/b.h: std::barrier is in no line of NAMES in tests/lint/includes.py",
+             "ir/b.h: std::span needs #include <span>"])
 
 
 class Layers(unittest.TestCase):
