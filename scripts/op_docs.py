@@ -4,8 +4,9 @@
 
 The first is made of the rows (tests/ir/op_facts) and of the comments in the headers of frontend/. The second
 also runs the tests of ops.json, and asks for a reason in tests/golden/op_reasons.txt where a test is missing.
-With --check it compares the pages instead. --ops: only the first page, which takes no time.
-Usage: op_docs.py [--check] [--ops] FOLDER_OF_PROGRAMS
+With --check it compares the pages instead. --ops: only the first page, which takes no time. --lines: takes
+what the tests printed, and the traces of the first, from a folder of their files, as ctest leaves them.
+Usage: op_docs.py [--check] [--ops] [--lines FOLDER] FOLDER_OF_PROGRAMS
 """
 import argparse
 import fnmatch
@@ -238,20 +239,25 @@ def cases_of(name, cases):
     return found
 
 
+def run_tests(programs, folder):
+    """Leaves in `folder` what ctest does."""
+    traces = {"KILN_DUMP": "trace", "KILN_DUMP_DIR": str(folder / "traces")}
+    for family, env in (("ops", traces), ("ops_gradient", {}), ("ops_bf16", {})):
+        (folder / f"{family}.txt").write_text(run([programs / f"golden.{family}_golden_test"], **env),
+                                              encoding="utf-8")
+
+
 class Facts:
     """What the programs of ops.json said: id -> outcome, by check and mode; id -> rows of its programs."""
 
-    def __init__(self, programs):
+    def __init__(self, folder):
         self.outcome = {}
         self.rows = {}
-        with tempfile.TemporaryDirectory() as folder:
-            self._read("ops", run([programs / "golden.ops_golden_test"], KILN_DUMP="trace",
-                                  KILN_DUMP_DIR=folder))
-            for path in sorted(pathlib.Path(folder).glob("*/*-trace.txt")):
-                names = re.findall(r"= \S+ ([a-z0-9_]+)", path.read_text(encoding="utf-8"))
-                self.rows.setdefault(path.parent.name, set()).update(names)
-        self._read("gradient", run([programs / "golden.ops_gradient_golden_test"]))
-        self._read("bf16", run([programs / "golden.ops_bf16_golden_test"]))
+        for check, family in (("ops", "ops"), ("gradient", "ops_gradient"), ("bf16", "ops_bf16")):
+            self._read(check, (folder / f"{family}.txt").read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("traces/*/*-trace.txt")):
+            names = re.findall(r"= \S+ ([a-z0-9_]+)", path.read_text(encoding="utf-8"))
+            self.rows.setdefault(path.parent.name, set()).update(names)
 
     def _read(self, check, text):
         for line in text.splitlines():
@@ -376,6 +382,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--ops", action="store_true")
+    parser.add_argument("--lines", type=pathlib.Path)
     parser.add_argument("programs", type=pathlib.Path)
     args = parser.parse_args()
     programs = args.programs.resolve()
@@ -383,7 +390,12 @@ def main():
     golden_names = set().union(*(called(c) for c in cases))
     faults = settle(OPS, ops_page(rows, headers, golden_names), args.check)
     if not args.ops:
-        facts, reasons = Facts(programs), Reasons()
+        with tempfile.TemporaryDirectory() as made:
+            folder = args.lines or pathlib.Path(made)
+            if not args.lines:
+                run_tests(programs, folder)
+            facts = Facts(folder)
+        reasons = Reasons()
         faults += settle(TESTS, tests_page(rows, headers, cases, facts, reasons), args.check)
         faults += reasons.faults()
     if faults:

@@ -40,6 +40,6 @@ function(kiln_test_on_cuda name)
     set_property(TEST ${test} PROPERTY DEPENDS ${cache})
   endif()
   set_tests_properties(${test} PROPERTIES LABELS cuda TIMEOUT 900
-    ENVIRONMENT "KILN_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache/${cache};${KILN_TEST_ENVIRONMENT}")
+    ENVIRONMENT "KILN_CACHE_DIR=${KILN_TEST_CACHE}/${cache};${KILN_TEST_ENVIRONMENT}")
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "KILN_TEST_DEVICE=${device};KILN_CUDA_DRIVER=sim")
 endfunction()
