@@ -141,7 +141,9 @@ class Launchers(World):
         with tempfile.TemporaryDirectory() as folder:
             job = dict(OMPI_COMM_WORLD_SIZE=2, PMIX_NAMESPACE="stale", TMPDIR=folder)
             killed = self.start(MEMBER, "collect", OMPI_COMM_WORLD_RANK=0, **job)
-            self.assertTrue(eventually(lambda: any(f.startswith("kiln") for f in os.listdir(folder))))
+            # The file itself, not yet the one that is renamed to it.
+            published = re.compile(r"kiln-[^.]*$")
+            self.assertTrue(eventually(lambda: any(map(published.match, os.listdir(folder)))))
             killed.kill()
             self.finish(killed)
             late = self.start(MEMBER, "collect", OMPI_COMM_WORLD_RANK=1, **job)
