@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run with -DBUILD= -DSOURCE= -DWORK= -DLAUNCHER=: install, configure the consumer against the copy, build it,
+# Run with -DBUILD= -DSOURCE= -DWORK=: install, configure the consumer against the copy, build it,
 # run it. The installed copy is moved first, so that nothing works by leading back to the build tree.
 function(step what)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -39,7 +39,7 @@ endforeach()
 
 step("configure" ${CMAKE_COMMAND} -S ${SOURCE}/tests/install/consumer -B ${WORK}/build -G Ninja
   -DREADME_EXAMPLE=${WORK}/readme.cpp -DCHECKPOINT_EXAMPLE=${WORK}/checkpoint.cpp
-  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${WORK}/prefix "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${WORK}/prefix)
 step("build" ${CMAKE_COMMAND} --build ${WORK}/build)
 step("the consumer" ${WORK}/build/consumer)
 if(NOT output MATCHES "^kiln [0-9.]+ 128\\*B objects 1\n$")
