@@ -49,6 +49,7 @@ NAMES = {
     "unordered_map": "unordered_map",
     "utility": "move forward pair get swap as_const declval index_sequence make_index_sequence",
     "variant": "variant visit get_if",
+    "vector": "vector",
 }
 # What the standard says that a header includes or declares, too, of what is asked for above.
 ALSO = {
@@ -62,8 +63,6 @@ ALSO = {
     "thread": "utility", "atomic": "utility", "any": "utility",
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
-HEADER_OF["vector"] = "vector"
-INCLUDE = re.compile(r'^#include (?:<([^>]+)>|"([^"]+)")', re.M)
 
 
 def reached(path, texts, seen):
@@ -72,8 +71,8 @@ def reached(path, texts, seen):
         return set()
     seen.add(path)
     found = set()
-    for std, own in INCLUDE.findall(texts[path]):
-        found |= {std, *ALSO.get(std, "").split()} if std else reached(own, texts, seen)
+    for quote, name in source.INCLUDE.findall(texts[path]):
+        found |= {name, *ALSO.get(name, "").split()} if quote == "<" else reached(name, texts, seen)
     return found
 
 

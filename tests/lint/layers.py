@@ -36,7 +36,6 @@ FOREIGN = [
     (r"zstd\.h", ("ir/base", "runtime", "codegen", "frontend"), ()),
     (r"fmt/", LOWER + ("cli", "examples", "benchmarks"), LOWER + ("cli", "examples", "benchmarks")),
 ]
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 
 
 def inside(path, folders):
@@ -89,7 +88,7 @@ def check(root):
         if "/prelude/" in path:  # text of generated kernels, not part of the library
             continue
         text, layer = source.read(root, path), layer_of(path)
-        for match in INCLUDE.finditer(text):
+        for match in source.INCLUDE.finditer(text):
             quote, name = match.groups()
             line = text.count("\n", 0, match.start()) + 1
             if quote == "<":

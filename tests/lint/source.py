@@ -10,6 +10,8 @@ import re
 import sys
 
 SOURCE_DIRS = ("ir", "codegen", "runtime", "autotune", "frontend", "cli", "examples", "benchmarks")
+# The kind of quote, and the name.
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)
 SKIPPED_DIRS = {".git", "build", ".cache", "goldens", "__pycache__"}
 
 
