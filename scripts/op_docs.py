@@ -239,10 +239,15 @@ def cases_of(name, cases):
     return found
 
 
+# Check -> the golden test that makes it.
+FAMILIES = {"ops": "ops", "gradient": "ops_gradient", "bf16": "ops_bf16"}
+
+
 def run_tests(programs, folder):
     """Leaves in `folder` what ctest does."""
-    traces = {"KILN_DUMP": "trace", "KILN_DUMP_DIR": str(folder / "traces")}
-    for family, env in (("ops", traces), ("ops_gradient", {}), ("ops_bf16", {})):
+    for family in FAMILIES.values():
+        traces = {"KILN_DUMP": "trace", "KILN_DUMP_DIR": str(folder / "ops-traces")}
+        env = traces if family == "ops" else {}
         (folder / f"{family}.txt").write_text(run([programs / f"golden.{family}_golden_test"], **env),
                                               encoding="utf-8")
 
@@ -253,9 +258,9 @@ class Facts:
     def __init__(self, folder):
         self.outcome = {}
         self.rows = {}
-        for check, family in (("ops", "ops"), ("gradient", "ops_gradient"), ("bf16", "ops_bf16")):
+        for check, family in FAMILIES.items():
             self._read(check, (folder / f"{family}.txt").read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("traces/*/*-trace.txt")):
+        for path in sorted(folder.glob("ops-traces/*/*-trace.txt")):
             names = re.findall(r"= \S+ ([a-z0-9_]+)", path.read_text(encoding="utf-8"))
             self.rows.setdefault(path.parent.name, set()).update(names)
 
