@@ -16,14 +16,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import compare_rows as rows
 import compare_run as run
 
-WORKLOADS = ["tiny-mlp", "mlp", "gpt-small", "pointwise"]
 
 
 def arguments():
     ap = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    ap.add_argument("--workload", action="append", choices=WORKLOADS, help="default: all four")
+    ap.add_argument("--workload", action="append", choices=run.ALL, help="default: all")
     ap.add_argument("--systems", help=f"comma-separated, of {','.join(run.SYSTEMS)}; default: all")
     ap.add_argument("--rounds", type=int, default=15)
     ap.add_argument("--threads", type=int, default=2)
@@ -34,7 +33,7 @@ def arguments():
     ap.add_argument("--venv", default=".venv-peers", help="what scripts/peers.sh made")
     ap.add_argument("--cache", default=".cache/compare", help="warm caches and small programs")
     a = ap.parse_args()
-    a.workload = a.workload or WORKLOADS
+    a.workload = a.workload or run.ALL
     a.systems = a.systems.split(",") if a.systems else list(run.SYSTEMS)
     for s in a.systems:
         if s not in run.SYSTEMS:

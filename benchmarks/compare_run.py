@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, field
 
-ALL = ("tiny-mlp", "mlp", "gpt-small", "pointwise")
-TRAINED = ("tiny-mlp", "mlp", "gpt-small")
+ALL = ("tiny-mlp", "mlp", "gpt-small", "bert-mini", "convnet", "pointwise", "dlrm")
+ADAMW = tuple(w for w in ALL if w not in ("pointwise", "dlrm"))
 TIME_LIMIT_S = 900
 
 
@@ -25,11 +25,18 @@ class System:
 SYSTEMS = {
     "kiln": System(()),
     "torch-eager": System(("--framework", "torch-eager"), cold=False),
-    "torch-fused": System(("--framework", "torch-eager", "--opt", "fused"), False, TRAINED),
+    "torch-fused": System(("--framework", "torch-eager", "--opt", "fused"), False, ADAMW),
     "torch-compile": System(("--framework", "torch-compile")),
+    "torch-compile-fused": System(
+        ("--framework", "torch-compile", "--opt", "fused"), workloads=ADAMW
+    ),
     "jax": System(("--framework", "jax")),
     "jax-flat": System(("--framework", "jax", "--flat"), workloads=("gpt-small",)),
     "mlx": System(("--framework", "mlx")),
+    "torch-sparse": System(
+        ("--framework", "torch-eager", "--dlrm", "sparse"), cold=False, workloads=("dlrm",)
+    ),
+    "jax-sparse": System(("--framework", "jax", "--dlrm", "sparse"), workloads=("dlrm",)),
 }
 
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "benchmarks/formula.h"
+#include "benchmarks/models.h"
 #include "frontend/nn/distributed_data_parallel.h"
 #include "runtime/collective.h"
 
@@ -13,140 +13,7 @@ namespace kiln::bench {
 
 namespace {
 
-constexpr double kLearningRate = 1e-5;
-const double kSqrt3 = std::sqrt(3.0);
-
-Tensor real(const std::string& name, const Sizes& sizes, double lo, double hi) {
-  Tensor t = empty(sizes);
-  formula::fill_real(name, static_cast<float>(lo), static_cast<float>(hi),
-                     {t.data_ptr<float>(), static_cast<size_t>(t.numel())});
-  return t;
-}
-
-Tensor ints(const std::string& name, const Sizes& sizes, uint64_t n) {
-  Tensor t = empty(sizes, {DType::i64});
-  formula::fill_mod<int64_t>(name, n, {t.data_ptr<int64_t>(), static_cast<size_t>(t.numel())});
-  return t;
-}
-
-void set(Tensor& parameter, const Tensor& value) {
-  NoGrad guard;
-  parameter.copy_(value);
-}
-
-void set_linear(nn::Linear& l, const std::string& weight_name, double std) {
-  set(l.weight, real(weight_name, l.weight.sizes(), -std * kSqrt3, std * kSqrt3));
-  if (l.bias.defined()) set(l.bias, zeros(l.bias.sizes()));
-}
-
-class Mlp : public nn::Module {
- public:
-  Mlp(const std::string& name, const Sizes& sizes) {
-    for (size_t k = 0; k + 1 < sizes.size(); ++k) {
-      auto& l = layers_.emplace_back<nn::Linear>(sizes[k], sizes[k + 1]);
-      set_linear(l, "bench/" + name + "/w" + std::to_string(k), 1 / std::sqrt(static_cast<double>(sizes[k])));
-    }
-    register_module("layers", layers_);
-  }
-  Tensor forward(const Tensor& x, const Tensor& y) override {
-    Tensor h = x;
-    for (size_t i = 0; i < layers_.size(); ++i) h = layers_[i](i == 0 ? h : gelu(h));
-    return cross_entropy(h, y);
-  }
-
- private:
-  nn::ModuleList layers_;
-};
-
-class Block : public nn::Module {
- public:
-  Block(int64_t d, int64_t heads, const std::string& prefix)
-      : ln1(d), ln2(d), qkv(d, 3 * d), proj(d, d), fc(d, 4 * d), fc2(4 * d, d), heads_(heads) {
-    register_module("ln1", ln1);
-    register_module("ln2", ln2);
-    for (auto& [name, l] : std::vector<std::pair<std::string, nn::Linear*>>{
-             {"qkv", &qkv}, {"proj", &proj}, {"fc", &fc}, {"fc2", &fc2}}) {
-      register_module(name, *l);
-      set_linear(*l, prefix + name + ".w", 0.02);
-    }
-  }
-  Tensor forward(const Tensor& x) override {
-    const int64_t b = x.size(0), t = x.size(1), d = x.size(2);
-    std::vector<Tensor> parts = split(qkv(ln1(x)), d, 2);
-    for (Tensor& p : parts) p = p.view({b, t, heads_, d / heads_}).transpose(1, 2);
-    const Tensor a = scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, {.is_causal = true});
-    const Tensor y = x + proj(a.transpose(1, 2).reshape({b, t, d}));
-    return y + fc2(gelu(fc(ln2(y)), GeluApproximate::tanh));
-  }
-  nn::LayerNorm ln1, ln2;
-  nn::Linear qkv, proj, fc, fc2;
-
- private:
-  int64_t heads_;
-};
-
-/// Sizes of a GPT, by workload.
-struct GptSizes {
-  std::string name;
-  int64_t layers, dim, heads, vocab, seq, batch;
-};
-const GptSizes kGpts[] = {{"gpt-small", 6, 384, 6, 96, 128, 8}, {"gpt2", 12, 768, 12, 50257, 1024, 8}};
-
-class Gpt : public nn::Module {
- public:
-  explicit Gpt(const GptSizes& g)
-      : wte(g.vocab, g.dim), wpe(g.seq, g.dim), lnf(g.dim), head(g.dim, g.vocab, false), vocab_(g.vocab) {
-    const std::string pre = "bench/" + g.name + "/";
-    const double bound = 0.02 * kSqrt3;
-    register_module("wte", wte);
-    register_module("wpe", wpe);
-    set(wte.weight, real(pre + "wte", {g.vocab, g.dim}, -bound, bound));
-    set(wpe.weight, real(pre + "wpe", {g.seq, g.dim}, -bound, bound));
-    for (int64_t l = 0; l < g.layers; ++l)
-      h.emplace_back<Block>(g.dim, g.heads, fmt::format("{}h{}.", pre, l));
-    register_module("h", h);
-    register_module("lnf", lnf);
-    register_module("head", head);
-    set_linear(head, pre + "head.w", 0.02);
-  }
-  Tensor forward(const Tensor& x, const Tensor& y) override {
-    Tensor t = wte(x) + wpe(arange(x.size(1), {.dtype = DType::i64, .device = x.device()}));
-    for (size_t l = 0; l < h.size(); ++l) t = h[l](t);
-    const Tensor logits = head(lnf(t));
-    return cross_entropy(logits.view({-1, vocab_}), y.view({-1}));
-  }
-  nn::Embedding wte, wpe;
-  nn::ModuleList h;
-  nn::LayerNorm lnf;
-  nn::Linear head;
-
- private:
-  int64_t vocab_;
-};
-
-/// softmax(layer_norm(gelu(x*a+b)+x)) against t: forward and backward only.
-class Pointwise : public nn::Module {
- public:
-  static constexpr int64_t kSize = 4096;
-  Pointwise() {
-    const std::string pre = "bench/pointwise/";
-    const double w = 0.1 * kSqrt3;
-    a = real(pre + "a", {kSize}, 1 - w, 1 + w);
-    b = real(pre + "b", {kSize}, -w, w);
-    g = real(pre + "g", {kSize}, 1 - w, 1 + w);
-    be = real(pre + "be", {kSize}, -w, w);
-    x = real(pre + "x", {kSize, kSize}, -kSqrt3, kSqrt3);
-    for (auto& [name, t] : std::vector<std::pair<std::string, Tensor*>>{
-             {"x", &x}, {"a", &a}, {"b", &b}, {"g", &g}, {"be", &be}})
-      register_parameter(name, *t);
-  }
-  Tensor forward(const Tensor& t) override {
-    const Tensor h = gelu(x * a + b, GeluApproximate::tanh) + x;
-    return mse_loss(softmax(layer_norm(h, {kSize}, g, be), -1), t);
-  }
-  Tensor x, a, b, g, be;
-};
-
+constexpr double kLearningRate = 1e-5, kSgdLearningRate = 0.05;
 CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   CompileOptions o;
   o.name = name;
@@ -156,7 +23,7 @@ CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   return o;
 }
 
-/// Model, data and (but for pointwise) AdamW, stepped eagerly or compiled.
+/// Model, data and optimizer (AdamW, but SGD of dlrm and none of pointwise), stepped eagerly or compiled.
 template <typename Model>
 class Training : public Workload {
  public:
@@ -168,7 +35,12 @@ class Training : public Workload {
         step_(compile(std::function<Tensor()>([this] { return run(); }), options_for(name, o))) {
     model_.to(o.device);
     for (Tensor& t : data_) t = t.to(o.device);
-    if constexpr (kTrains) optimizer_.emplace(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
+    if constexpr (std::is_same_v<Model, Dlrm>)
+      optimizer_ =
+          std::make_unique<optim::SGD>(model_.parameters(), optim::SGDOptions{.lr = kSgdLearningRate});
+    else if constexpr (kTrains)
+      optimizer_ =
+          std::make_unique<optim::AdamW>(model_.parameters(), optim::AdamWOptions{.lr = kLearningRate});
     if (o.group)
       parallel_.emplace(
           model_, o.group,
@@ -197,7 +69,9 @@ class Training : public Workload {
   Tensor run() {
     model_.zero_grad();
     nn::Module& net = parallel_ ? static_cast<nn::Module&>(*parallel_) : model_;
-    Tensor loss = data_.size() == 2 ? net(data_[0], data_[1]) : net(data_[0]);
+    Tensor loss = data_.size() == 1   ? net(data_[0])
+                  : data_.size() == 2 ? net(data_[0], data_[1])
+                                      : net(data_[0], data_[1], data_[2]);
     loss.backward();
     if constexpr (kTrains) optimizer_->step();
     return loss;
@@ -206,7 +80,7 @@ class Training : public Workload {
   static constexpr bool kTrains = !std::is_same_v<Model, Pointwise>;
   Model model_;
   std::optional<nn::DistributedDataParallel> parallel_;
-  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<Tensor> data_;
   bool compiled_;
   Compiled<std::function<Tensor()>> step_;
@@ -244,42 +118,94 @@ int64_t product_size(const std::string& name) {
   return error == std::errc() && end == name.data() + name.size() ? std::max<int64_t>(n, 0) : 0;
 }
 
-std::unique_ptr<Workload> make_mlp(const std::string& name, const WorkloadOptions& o, const Sizes& sizes,
-                                   int64_t batch) {
+using Made = std::unique_ptr<Workload>;
+
+/// Where a workload's data has its names; ranks have data of their own.
+std::string data_of(const std::string& name, const WorkloadOptions& o) {
+  return fmt::format("bench/{}/data{}/", name, o.rank());
+}
+
+Made make_mlp(const std::string& name, const WorkloadOptions& o, const Sizes& sizes, int64_t batch) {
   batch *= o.batches;
-  const std::string data = fmt::format("bench/{}/data{}/", name, o.rank());
+  const std::string data = data_of(name, o);
   std::vector<Tensor> d{real(data + "x", {batch, sizes[0]}, -kSqrt3, kSqrt3),
                         ints(data + "y", {batch}, static_cast<uint64_t>(sizes.back()))};
   return std::make_unique<Training<Mlp>>(name, o, std::move(d), name, sizes);
 }
+Made make_gpt(const WorkloadOptions& o, const GptSizes& g) {
+  const std::string data = data_of(g.name, o);
+  const int64_t batch = g.batch * o.batches;
+  std::vector<Tensor> d{ints(data + "x", {batch, g.seq}, static_cast<uint64_t>(g.vocab)),
+                        ints(data + "y", {batch, g.seq}, static_cast<uint64_t>(g.vocab))};
+  return std::make_unique<Training<Gpt>>(g.name, o, std::move(d), g);
+}
+Made make_bert(const WorkloadOptions& o) {
+  const std::string name = "bert-mini", data = data_of(name, o);
+  const int64_t batch = Bert::kBatch * o.batches;
+  std::vector<Tensor> d{ints(data + "x", {batch, Bert::kSeq}, Bert::kVocab),
+                        ints(data + "t", {batch, Bert::kSeq}, 2), ints(data + "y", {batch}, 2)};
+  return std::make_unique<Training<Bert>>(name, o, std::move(d));
+}
+Made make_convnet(const WorkloadOptions& o) {
+  const std::string name = "convnet", data = data_of(name, o);
+  const int64_t batch = ConvNet::kBatch * o.batches;
+  std::vector<Tensor> d{real(data + "x", {batch, 3, 32, 32}, -kSqrt3, kSqrt3), ints(data + "y", {batch}, 10)};
+  return std::make_unique<Training<ConvNet>>(name, o, std::move(d));
+}
+Made make_dlrm(const WorkloadOptions& o) {
+  const std::string name = "dlrm", data = data_of(name, o);
+  const int64_t batch = Dlrm::kBatch * o.batches;
+  std::vector<Tensor> d{ints(data + "i", {Dlrm::kTables, batch, Dlrm::kIds}, Dlrm::kRows),
+                        ints(data + "y", {batch}, 2).to(DType::f32)};
+  return std::make_unique<Training<Dlrm>>(name, o, std::move(d));
+}
+Made make_pointwise(const WorkloadOptions& o) {
+  KILN_CHECK(!o.group, invalid, "kiln-bench: pointwise has no parameters that ranks could share");
+  std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
+  return std::make_unique<Training<Pointwise>>("pointwise", o, std::move(d));
+}
+
+struct Maker {
+  std::string name;
+  Made (*make)(const WorkloadOptions& o);
+};
+const Maker kMakers[] = {
+    {"tiny-mlp",
+     [](const WorkloadOptions& o) {
+       return make_mlp("tiny-mlp", o, {64, 64, 64, 8}, 32);
+     }},
+    {"mlp",
+     [](const WorkloadOptions& o) {
+       return make_mlp("mlp", o, {784, 1024, 1024, 10}, 128);
+     }},
+    {"gpt-small", [](const WorkloadOptions& o) { return make_gpt(o, kGptSmall); }},
+    {"bert-mini", make_bert},
+    {"convnet", make_convnet},
+    {"pointwise", make_pointwise},
+    {"dlrm", make_dlrm},
+    {"gpt2", [](const WorkloadOptions& o) { return make_gpt(o, kGpt2); }},
+};
 
 }  // namespace
 
 const std::vector<std::string>& workload_names() {
-  static const std::vector<std::string> names{"mlp", "gpt-small", "pointwise", "tiny-mlp", "gpt2"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Maker& m : kMakers) all.push_back(m.name);
+    return all;
+  }();
   return names;
 }
 
 int WorkloadOptions::rank() const { return group ? group->rank() : 0; }
 
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& o) {
-  if (name == "mlp") return make_mlp(name, o, {784, 1024, 1024, 10}, 128);
-  if (name == "tiny-mlp") return make_mlp(name, o, {64, 64, 64, 8}, 32);
-  for (const GptSizes& g : kGpts) {
-    if (name != g.name) continue;
-    const std::string data = fmt::format("bench/{}/data{}/", name, o.rank());
-    const int64_t batch = g.batch * o.batches;
-    std::vector<Tensor> d{ints(data + "x", {batch, g.seq}, static_cast<uint64_t>(g.vocab)),
-                          ints(data + "y", {batch, g.seq}, static_cast<uint64_t>(g.vocab))};
-    return std::make_unique<Training<Gpt>>(name, o, std::move(d), g);
-  }
-  KILN_CHECK(!o.group, invalid,
-             "kiln-bench: no workload '{}' among ranks (mlp, tiny-mlp and the gpts have one)", name);
-  if (const int64_t n = product_size(name); n > 0) return std::make_unique<Product>(n, o);
-  KILN_CHECK(name == "pointwise", invalid, "kiln-bench: unknown workload '{}'; known: {} matmul-N", name,
-             fmt::join(workload_names(), " "));
-  std::vector<Tensor> d{real("bench/pointwise/data0/t", {Pointwise::kSize, Pointwise::kSize}, 0, 1)};
-  return std::make_unique<Training<Pointwise>>(name, o, std::move(d));
+  for (const Maker& m : kMakers)
+    if (m.name == name) return m.make(o);
+  const int64_t n = product_size(name);
+  KILN_CHECK(n > 0 && !o.group, invalid, "kiln-bench: unknown workload '{}'; known: {}{}", name,
+             fmt::join(workload_names(), " "), o.group ? "" : " matmul-N");
+  return std::make_unique<Product>(n, o);
 }
 
 }  // namespace kiln::bench

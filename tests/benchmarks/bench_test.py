@@ -10,9 +10,10 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../benchmarks"))
 import compare_rows as rows
 
+EAGERLY_TOO = ("tiny-mlp", "mlp", "convnet")
 failures = 0
 for workload in rows.LOSSES:
-    for mode in ["compiled"] if workload in ("gpt-small", "pointwise") else ["compiled", "eager"]:
+    for mode in ["compiled", "eager"] if workload in EAGERLY_TOO else ["compiled"]:
         line = [sys.argv[1], "--workload", workload, "--mode", mode, "--secs", "0", "--json"]
         done = subprocess.run(line, capture_output=True, text=True)
         wrong = done.stderr or "no output"

@@ -51,12 +51,30 @@ class Arithmetic(unittest.TestCase):
         self.assertAlmostEqual(rows.BYTES["pointwise"] / 1e6, 201, delta=1)
         self.assertAlmostEqual(rows.limit_ms("pointwise", LIMITS), 5.04, delta=0.01)
         self.assertAlmostEqual(rows.limit_ms("gpt-small", LIMITS), 345.5 + 6.46, delta=0.1)
+        self.assertEqual(rows.bert_parameters(6, 384, 1536, 30522, 512), 22566146)
+        self.assertEqual(rows.conv_parameters([3, 32, 64, 128], 10), 94762)
+        self.assertEqual(set(rows.FLOP), set(rows.LOSSES))
+        self.assertEqual(set(rows.BYTES), set(rows.TARGET))
 
     def test_wrong_losses(self):
         self.assertIsNone(rows.wrong_losses("mlp", [2.3712, 2.354486, 2.337841]))
         self.assertIn("expected", rows.wrong_losses("mlp", [2.3712, 2.36, 2.337841]))
         self.assertIn("expected", rows.wrong_losses("mlp", [float("nan")]))
         self.assertEqual(rows.wrong_losses("mlp", []), "no losses")
+
+
+    def test_programs_by_hand_are_no_peers_but_a_bound(self):
+        def met(kiln_ms):
+            table = []
+            for system, ms in {"kiln": kiln_ms, "torch-eager": 100, "jax-sparse": 10}.items():
+                row = rows.find(table, "dlrm", system, 2, "1")
+                sample = dict(median_ms=ms, startup_s=0.1, peak_rss_mb=50, losses=[0.693755])
+                rows.add_round(row, sample)
+            rows.finish(table, "dlrm", 2, LIMITS)
+            return table[0]["best_peer"], table[0]["met"]
+
+        self.assertEqual(met(9), ("torch-eager", True))
+        self.assertEqual(met(11), ("torch-eager", False))  # a quarter of the peer, but not of the sparse one
 
 
 class Rounds(unittest.TestCase):
