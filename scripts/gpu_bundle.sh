@@ -29,7 +29,7 @@ strip --strip-unneeded "$bundle"/lib/*
 cp -r tests/goldens "$bundle/tests/"
 cp tests/gpu_tests.txt "$bundle/"
 cp -r benchmarks/peers "$bundle/peers"
-cp benchmarks/gpu_check.py "$bundle/"
+cp benchmarks/gpu_check.py benchmarks/compare_rows.py "$bundle/"
 
 mib=$(du -sm "$bundle" | cut -f1)
 [ "$mib" -le $limit_mib ] || { echo "gpu_bundle: $bundle has $mib MiB; limit $limit_mib" >&2; exit 1; }

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -203,13 +205,19 @@ def build(a):
             ostep = torch.compile(opt.step, mode=a.mode)
     vals = tuple(x.values())
 
+    def autocast():
+        if a.autocast == "off":
+            return contextlib.nullcontext()
+        return torch.autocast(a.device, dtype=torch.bfloat16)
+
     def step():
         if opt:
             opt.zero_grad(set_to_none=True)
         else:
             for q in m.parameters():
                 q.grad = None
-        loss = fwd(*vals)
+        with autocast():
+            loss = fwd(*vals)
         loss.backward()
         if ostep:
             ostep()

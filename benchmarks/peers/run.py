@@ -36,7 +36,10 @@ def arguments():
     ap.add_argument("--dlrm", default="dense", choices=["dense", "sparse"])
     ap.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="torch alone knows cuda")
     ap.add_argument("--precision", default="highest", choices=["highest", "high"], help="of torch")
+    ap.add_argument("--autocast", default="off", choices=["off", "bf16"], help="of torch's forward")
     a = ap.parse_args()
+    if a.autocast != "off" and MODULES[a.framework] != "impl_torch":
+        ap.error(f"--autocast {a.autocast}: torch alone knows it")
     if a.opt is None:
         a.opt = "compiled" if a.framework == "torch-compile" else "default"
     return a
@@ -109,6 +112,7 @@ def main():
         workload=a.workload,
         threads=a.threads,
         opt=a.opt,
+        autocast=a.autocast,
         median_ms=ms(median(times)),
         low_ms=ms(median(times[: (len(times) + 1) // 2])),
         min_ms=ms(times[0]),
