@@ -66,26 +66,47 @@ def table(workload, rows):
     return "\n".join(lines) + "\n"
 
 
-def page(programs):
-    """The page, its compiler, and what is wrong with the kernels."""
-    text, faults, compiler = "", [], ""
-    with tempfile.TemporaryDirectory() as name:
-        for workload in WORKLOADS:
-            by_arch = explained(programs, workload, pathlib.Path(name))
-            first = by_arch[ARCHS[0]][0]
-            compiler = first["compiler"] or first["no_compiler"]
-            for arch in ARCHS:
-                for program in by_arch[arch]:
-                    for row in program["launches"]:
-                        if row["spill_bytes"] > 0:
-                            faults.append(f"{workload} for {arch}: {row['name']} ({row['kernel']}) spills "
-                                          f"{row['spill_bytes']} bytes")
-            text += "\n" + table(workload, kernels(by_arch))
+def spills(workload, by_arch):
+    """What is said of each kernel that spills registers."""
+    return [f"{workload} for {arch}: {row['name']} ({row['kernel']}) spills {row['spill_bytes']} bytes"
+            for arch in ARCHS for program in by_arch[arch] for row in program["launches"]
+            if row["spill_bytes"] > 0]
+
+
+def page(workloads):
+    """The page and its compiler, of (workload, arch -> what explain says) pairs."""
+    first = workloads[0][1][ARCHS[0]][0]
+    compiler = first["compiler"] or first["no_compiler"]
+    text = "".join("\n" + table(workload, kernels(by_arch)) for workload, by_arch in workloads)
     head = ("# Kernels as CUDA code\n\n"
             "What the compiler makes of the kernels of the benchmarks' training steps: registers of a\n"
             "thread, shared memory of a block, and the share of its warps that a multiprocessor runs at\n"
             f"once. No kernel spills a register. Made by scripts/cuda_table.py with {compiler}.\n")
-    return head + text, compiler, faults
+    return head + text, compiler
+
+
+def judge(workloads, path, check):
+    """Writes the page at `path` or compares with it; the exit status."""
+    text, compiler = page(workloads)
+    if not compiler.startswith("NVRTC "):
+        print(f"skipped: {compiler}")
+        return SKIPPED
+    faults = [fault for workload, by_arch in workloads for fault in spills(workload, by_arch)]
+    if faults:
+        print("\n".join(faults))
+        return 1
+    if not check:
+        path.write_text(text)
+        return 0
+    was = path.read_text()
+    if f"with {compiler}.\n" not in was:
+        print(f"{path} was made by another compiler than {compiler}; not compared")
+    elif was != text:
+        changed = [line for line in text.splitlines() if line not in was.splitlines()]
+        print(f"{path} is not what the kernels are now (scripts/cuda_table.py writes it):", *changed[:20],
+              sep="\n")
+        return 1
+    return 0
 
 
 def main():
@@ -94,25 +115,9 @@ def main():
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("page", type=pathlib.Path, nargs="?", default=pathlib.Path("docs/CUDA_KERNELS.md"))
     o = parser.parse_args()
-    text, compiler, faults = page(o.programs)
-    if not compiler.startswith("NVRTC "):
-        print(f"skipped: {compiler}")
-        return SKIPPED
-    if faults:
-        print("\n".join(faults))
-        return 1
-    if not o.check:
-        o.page.write_text(text)
-        return 0
-    was = o.page.read_text()
-    if f"with {compiler}.\n" not in was:
-        print(f"{o.page} was made by another compiler than {compiler}; not compared")
-    elif was != text:
-        changed = [line for line in text.splitlines() if line not in was.splitlines()]
-        print(f"{o.page} is not what the kernels are now (scripts/cuda_table.py writes it):", *changed[:20],
-              sep="\n")
-        return 1
-    return 0
+    with tempfile.TemporaryDirectory() as name:
+        workloads = [(w, explained(o.programs, w, pathlib.Path(name))) for w in WORKLOADS]
+    return judge(workloads, o.page, o.check)
 
 
 if __name__ == "__main__":
