@@ -30,10 +30,11 @@ struct MultiheadAttentionResult {
   Tensor weights;  ///< [n, l, s], or [n, heads, l, s] of every head; undefined unless needed
 };
 /// Heads of size e / num_heads attend each by itself: softmax(q k^T / sqrt(size) + masks) v, joined and
-/// projected. Shapes: query [l, n, e], key [s, n, kdim], value [s, n, vdim], or all three (and the masks)
-/// without n
-/// -> output like the query. A query that may attend to nothing gets zeros, or NaN where weights are needed,
-/// as in PyTorch. Throws: invalid, on shapes and dtypes. Source: Vaswani et al. 2017.
+/// projected. A query that may attend to nothing gets zeros, or NaN where weights are needed, as in
+/// PyTorch. Shapes: query [l, n, e], key [s, n, kdim], value [s, n, vdim], or all three (and the masks)
+/// without n -> output like the query. Throws: invalid, on shapes, dtypes that differ or are not floating,
+/// a width that does not divide into heads, one of bias_k and bias_v alone, and unless 0 <= dropout_p <= 1.
+/// Source: Vaswani et al. 2017.
 MultiheadAttentionResult multi_head_attention_forward(const Tensor& query, const Tensor& key,
                                                       const Tensor& value, int64_t num_heads,
                                                       const MultiheadAttentionWeights& weights,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling, by windows of a given size or into a given number of bins. Names, arguments and numerics are those
-// of torch.nn.functional. Shapes: x [n, c, space...] or [c, space...]; the result has the output's space.
+// Pooling, by windows of a given size or into a given number of bins. Names, arguments and numerics are
+// those of torch.nn.functional. Shapes: x [n, c, space...] or [c, space...] -> the same with the output's
+// space. Throws: invalid, unless x is floating and has its dims of space, none empty.
 #pragma once
 
 #include <optional>
@@ -17,22 +18,27 @@ struct MaxPoolOptions {
   SpatialArg dilation = 1;
   bool ceil_mode = false;  ///< windows that begin inside the input or its left padding count in full
 };
-/// The largest element of each window; the first of equals gets the gradient. NaN wins.
-/// Output size: floor or ceil of (l + 2 padding - dilation (k - 1) - 1) / stride, plus 1.
+// Windows. Throws: invalid, on a padding of more than half the kernel, and a window that does not fit.
+/// The largest element of each window; the first of equals gets the gradient. NaN wins. Output size: floor
+/// or ceil of (l + 2 padding - dilation (k - 1) - 1) / stride, plus 1.
 Tensor max_pool1d(const Tensor& x, const SpatialArg& kernel_size, const MaxPoolOptions& options = {},
                   Loc loc = Loc::current());
 Tensor max_pool2d(const Tensor& x, const SpatialArg& kernel_size, const MaxPoolOptions& options = {},
                   Loc loc = Loc::current());
 Tensor max_pool3d(const Tensor& x, const SpatialArg& kernel_size, const MaxPoolOptions& options = {},
                   Loc loc = Loc::current());
-/// The same, and where the elements are: i64, row-major places within the space of x.
-/// Source: torch.nn.functional.max_pool2d(return_indices=True).
+/// The largest element of each window, and where it is: i64, row-major places within the space of x.
+/// Shapes: as max_pool1d, both. Source: torch.nn.functional.max_pool1d(return_indices=True).
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const SpatialArg& kernel_size,
                                                   const MaxPoolOptions& options = {},
                                                   Loc loc = Loc::current());
+/// As max_pool1d_with_indices, of two dims. Shapes: as max_pool2d, both. Source:
+/// torch.nn.functional.max_pool2d(return_indices=True).
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const SpatialArg& kernel_size,
                                                   const MaxPoolOptions& options = {},
                                                   Loc loc = Loc::current());
+/// As max_pool1d_with_indices, of three dims. Shapes: as max_pool3d, both. Source:
+/// torch.nn.functional.max_pool3d(return_indices=True).
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const SpatialArg& kernel_size,
                                                   const MaxPoolOptions& options = {},
                                                   Loc loc = Loc::current());
@@ -44,7 +50,10 @@ struct AvgPoolOptions {
   bool count_include_pad = true;                 ///< zeros of the padding count as elements
   std::optional<int64_t> divisor_override = {};  ///< divides instead of the number of elements
 };
-/// The mean of each window.
+// Windows. Throws: invalid, on a padding of more than half the kernel, a window that does not fit, and a
+// divisor of 0.
+/// The mean of each window: its sum over the number of its elements. Output size: as of max_pool1d, with
+/// dilation 1.
 Tensor avg_pool1d(const Tensor& x, const SpatialArg& kernel_size, const AvgPoolOptions& options = {},
                   Loc loc = Loc::current());
 Tensor avg_pool2d(const Tensor& x, const SpatialArg& kernel_size, const AvgPoolOptions& options = {},
@@ -52,13 +61,19 @@ Tensor avg_pool2d(const Tensor& x, const SpatialArg& kernel_size, const AvgPoolO
 Tensor avg_pool3d(const Tensor& x, const SpatialArg& kernel_size, const AvgPoolOptions& options = {},
                   Loc loc = Loc::current());
 
-/// Output i covers floor(i l / out) up to ceil((i + 1) l / out); an output size of -1 is the input's.
+// Bins. Shapes: x [n, c, space...] or [c, space...] -> the same with output_size, where -1 keeps a size.
+// Throws: invalid, on an output size below 1 that is not -1.
+/// The mean of each bin: output i covers floor(i l / out) up to ceil((i + 1) l / out).
 Tensor adaptive_avg_pool1d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
 Tensor adaptive_avg_pool2d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
 Tensor adaptive_avg_pool3d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
+/// The largest element of each bin, the bins as of adaptive_avg_pool1d. The first of equals gets the
+/// gradient.
 Tensor adaptive_max_pool1d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
 Tensor adaptive_max_pool2d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
 Tensor adaptive_max_pool3d(const Tensor& x, const SpatialArg& output_size, Loc loc = Loc::current());
+/// The largest element of each bin, and where it is: i64, row-major places within the space of x. Source:
+/// torch.nn.functional.adaptive_max_pool2d(return_indices=True).
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const SpatialArg& output_size,
                                                            Loc loc = Loc::current());
 

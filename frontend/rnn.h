@@ -36,29 +36,40 @@ struct LSTMResult {
 /// h' = tanh(x w_ih^T + b_ih + h w_hh^T + b_hh). Shapes: x [T, batch, in] ([batch, T, in] with batch_first,
 /// or [T, in]), h0 [layers * directions, batch, hidden] or undefined (zeros) -> output [T, batch, hidden *
 /// directions] and the last h. `weights`: for each layer, and in it for each direction, w_ih [hidden, in],
-/// w_hh [hidden, hidden], b_ih and b_hh [hidden]. Throws: invalid, on shapes, dtypes and lengths.
+/// w_hh [hidden, hidden], b_ih and b_hh [hidden]. Throws: invalid, on shapes, the number of weights, dtypes
+/// that differ or are not floating, a dropout outside 0 to 1, and lengths (inside a compiled callable when
+/// the stage has run). Source: torch.nn.RNN.
 RecurrentResult rnn_tanh(const Tensor& x, const Tensor& h0, const std::vector<Tensor>& weights,
                          const RecurrentOptions& options = {}, Loc loc = Loc::current());
-/// The same with relu in place of tanh.
+/// rnn_tanh with relu in place of tanh. Shapes: as rnn_tanh. Throws: invalid, as rnn_tanh. Source:
+/// torch.nn.RNN(nonlinearity="relu").
 RecurrentResult rnn_relu(const Tensor& x, const Tensor& h0, const std::vector<Tensor>& weights,
                          const RecurrentOptions& options = {}, Loc loc = Loc::current());
-/// Weights as of rnn_tanh with 3 hidden rows: reset, update, new. Source: Cho et al. 2014, with PyTorch's
-/// n = tanh(x_n + r (h_n + b_hn)), h' = (1 - z) n + z h.
+/// r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z), n = tanh(x_n + r h_n), h' = (1 - z) n + z h, where x_
+/// and h_ are the rows of x w_ih^T + b_ih and h w_hh^T + b_hh. Shapes: as rnn_tanh, weights with 3 hidden
+/// rows: reset, update, new. Throws: invalid, as rnn_tanh. Source: torch.nn.GRU; Cho et al. 2014.
 RecurrentResult gru(const Tensor& x, const Tensor& h0, const std::vector<Tensor>& weights,
                     const RecurrentOptions& options = {}, Loc loc = Loc::current());
-/// Weights as of rnn_tanh with 4 hidden rows: input, forget, cell, output. A fifth one (third without bias)
-/// of each group, w_hr [projection, hidden], makes h' = w_hr (o tanh(c')). Source: Hochreiter & Schmidhuber
-/// 1997; Sak et al. 2014.
+/// c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), where i, f, g and o are the rows of x
+/// w_ih^T + b_ih + h w_hh^T + b_hh. Shapes: as rnn_tanh, c as h, weights with 4 hidden rows: input, forget,
+/// cell, output. A fifth one (third without bias) of each group, w_hr [projection, hidden], makes h' = w_hr
+/// (sigmoid(o) tanh(c')). Throws: invalid, as rnn_tanh, and on h or c alone. Source: torch.nn.LSTM;
+/// Hochreiter & Schmidhuber 1997; Sak et al. 2014.
 LSTMResult lstm(const Tensor& x, const LSTMState& state, const std::vector<Tensor>& weights,
                 const RecurrentOptions& options = {}, Loc loc = Loc::current());
 
-// One step. Shapes: x [batch, in], h and c [batch, hidden] (or without batch), weights as above.
+// One step. Shapes: x [batch, in], h and c [batch, hidden] (or without batch), weights as of the network ->
+// as h. Throws: invalid, on shapes, dtypes that differ or are not floating, and on b_ih or b_hh alone.
+/// h' of rnn_tanh. Source: torch.nn.RNNCell.
 Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                      const Tensor& b_ih = {}, const Tensor& b_hh = {}, Loc loc = Loc::current());
+/// h' of rnn_relu. Source: torch.nn.RNNCell(nonlinearity="relu").
 Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                      const Tensor& b_ih = {}, const Tensor& b_hh = {}, Loc loc = Loc::current());
+/// h' of gru. Source: torch.nn.GRUCell.
 Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                 const Tensor& b_ih = {}, const Tensor& b_hh = {}, Loc loc = Loc::current());
+/// h' and c' of lstm. Throws: invalid, on h or c alone. Source: torch.nn.LSTMCell.
 LSTMState lstm_cell(const Tensor& x, const LSTMState& state, const Tensor& w_ih, const Tensor& w_hh,
                     const Tensor& b_ih = {}, const Tensor& b_hh = {}, Loc loc = Loc::current());
 

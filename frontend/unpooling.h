@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inverse of max pooling, and pools of a power. Names, arguments and numerics are those of
-// torch.nn.functional. Shapes: x [n, c, space...] or [c, space...]; the result has the output's space.
+// torch.nn.functional. Shapes: x [n, c, space...] or [c, space...] -> the same with the output's space.
+// Throws: invalid, unless x is floating and has its dims of space.
 #pragma once
 
 #include <optional>
@@ -34,8 +35,9 @@ struct LPPoolOptions {
   bool ceil_mode = false;
 };
 /// (sum of x^norm_type over each window)^(1 / norm_type); NaN where that sum is negative. Where it is zero,
-/// so is the gradient (PyTorch's is NaN). As there a window that ceil_mode cuts counts as a whole one of its
-/// mean.
+/// so is the gradient (PyTorch's is NaN). As there a window that ceil_mode cuts counts as a whole one of
+/// its mean. Output size: as of avg_pool1d. Throws: invalid, when norm_type is 0, and on a window that does
+/// not fit.
 Tensor lp_pool1d(const Tensor& x, double norm_type, const SpatialArg& kernel_size,
                  const LPPoolOptions& options = {}, Loc loc = Loc::current());
 Tensor lp_pool2d(const Tensor& x, double norm_type, const SpatialArg& kernel_size,

@@ -12,9 +12,10 @@
 namespace kiln {
 
 enum class PadMode : uint8_t { constant, reflect, replicate, circular };
-/// `pads` counts elements before and after the last dim, then of the one before it, and so on; negative ones
-/// are cut away. Throws: invalid, when reflect needs more elements than there are beside the edge, or
-/// circular more than there are.
+/// `pads` counts elements before and after the last dim, then of the one before it, and so on; negative
+/// ones are cut away. Shapes: [.., l] -> [.., before + l + after]. Throws: invalid, on an odd number of
+/// pads or more than dims, when more is cut than there is, when reflect needs more elements than there are
+/// beside the edge, or circular more than there are.
 Tensor pad(const Tensor& x, Sizes pads, PadMode mode = PadMode::constant, double value = 0,
            Loc loc = Loc::current());
 
@@ -33,14 +34,20 @@ struct InterpolateOptions {
   /// Whether steps follow from the sizes even where a factor was given.
   bool recompute_scale_factor = false;
 };
-/// Resamples the dims behind n and c. Shapes: x [n, c, space...].
+/// Resamples the dims behind n and c: output i is the input at the scaled index, by `mode`. Shapes: x [n,
+/// c, space...] -> [n, c, size] or floor(space * scale_factor). Throws: invalid, unless x is floating and
+/// has one to three dims of space (two for bicubic), unless one of size and scale_factor is given and
+/// positive, and on align_corners with a mode that has none.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options, Loc loc = Loc::current());
 
-/// [..., c r^2, h, w] -> [..., c, h r, w r]. Source: Shi et al. 2016.
+/// Channels become space. Shapes: [..., c r^2, h, w] -> [..., c, h r, w r]. Throws: invalid, on channels
+/// that do not divide, and on a factor below 1. Source: Shi et al. 2016.
 Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor, Loc loc = Loc::current());
-/// [..., c, h r, w r] -> [..., c r^2, h, w], its inverse.
+/// The inverse of pixel_shuffle. Shapes: [..., c, h r, w r] -> [..., c r^2, h, w]. Throws: invalid, on a
+/// space that does not divide, and on a factor below 1.
 Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor, Loc loc = Loc::current());
-/// Channels of `groups` groups take turns. Shapes: x [n, c, ...]. Source: Zhang et al. 2018.
+/// Channels of `groups` groups take turns. Shapes: x [n, c, space...] -> same. Throws: invalid, on channels
+/// that do not divide, and without space. Source: Zhang et al. 2018.
 Tensor channel_shuffle(const Tensor& x, int64_t groups, Loc loc = Loc::current());
 
 }  // namespace kiln

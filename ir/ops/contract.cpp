@@ -53,6 +53,8 @@ void want_pairs(const InferArgs& a, const Dims& in_a, const Dims& in_b, std::str
              y.str());
   }
 }
+/// Shapes: a and b with equal batch and contracted dims -> [batch, free of a, free of b]. Throws: invalid,
+/// on dims that differ, are out of range or given twice, different dtypes, and bool.
 Type dot_infer(const InferArgs& a) {
   if (a.in[0].dtype != a.in[1].dtype)
     a.fail("dtypes differ; got {} and {} (cast first)", a.in[0].str(), a.in[1].str());

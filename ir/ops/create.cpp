@@ -18,6 +18,7 @@ constexpr AttrDef constant_attrs[] = {
 constexpr AttrDef iota_attrs[] = {{"dim", AttrKind::integer}, {"shape", AttrKind::dims}};
 constexpr AttrDef random_attrs[] = {{"shape", AttrKind::dims}};
 
+/// Shapes: [shape]. Throws: invalid, on a value with a fraction for a dtype that is not floating.
 Type constant_infer(const InferArgs& a) {
   const double v = real(a.attrs, 0);
   const DType t = dtype(a.attrs, 1);
@@ -40,6 +41,7 @@ void constant_eval(const EvalArgs& a) {
   });
 }
 
+/// Shapes: [shape], i64. Throws: invalid, on a dim out of range.
 Type iota_infer(const InferArgs& a) {
   const Shape& s = dims(a.attrs, 1);
   const int64_t d = integer(a.attrs, 0);
@@ -55,6 +57,7 @@ void iota_eval(const EvalArgs& a) {
   for (int64_t i = 0; i < n; ++i) p[i] = i / inner % size;
 }
 
+/// Shapes: seed [], offset [] -> [shape], f32. Throws: invalid, unless both are i64.
 Type random_infer(const InferArgs& a) {
   for (size_t i = 0; i < 2; ++i)
     if (a.in[i] != Type{DType::i64, {}}) a.fail("needs i64[] for seed and offset; got {}", a.in[i].str());

@@ -15,6 +15,8 @@ using namespace rules;  // NOLINT: the rows are written in terms of its words
 
 constexpr AttrDef group_attrs[] = {{"group", AttrKind::integer}, {"wire", AttrKind::dtype}};
 
+/// Shapes: [...] of each -> [n], of all. Throws: invalid, on no operands, dtypes that differ or are not
+/// floating, and a wire that is none.
 Type all_reduce_infer(const InferArgs& a) {
   if (a.in.empty()) a.fail("needs at least one operand");
   for (size_t i = 0; i < a.in.size(); ++i) {

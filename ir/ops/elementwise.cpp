@@ -135,7 +135,7 @@ struct Atan2 {
   }
 };
 
-/// Integer division by zero has no value; found before any thread starts.
+/// Found before any thread starts. Throws: invalid, on integer division by zero.
 template <typename F>
 void eval_divides(const EvalArgs& a) {
   const TensorRef& b = a.in[1];
@@ -215,6 +215,8 @@ void cast_eval(const EvalArgs& a) {
 
 // --- type rules ---
 
+/// Shapes: [...] three times -> [...]. Throws: invalid, unless a is bool, and b and c of one type and a's
+/// shape.
 Type where_infer(const InferArgs& a) {
   want_bool(a, 0);
   want_equal(a, 1, 2);
@@ -224,6 +226,7 @@ Type where_infer(const InferArgs& a) {
   return a.in[1];
 }
 constexpr AttrDef cast_attrs[] = {{"dtype", AttrKind::dtype}};
+/// Shapes: [...] -> [...]. Throws: nothing, whatever the dtypes.
 Type cast_infer(const InferArgs& a) { return {dtype(a.attrs, 0), a.in[0].shape}; }
 
 // --- derivatives ---

@@ -32,10 +32,14 @@ Shape taken(const Shape& x, const Shape& idx, size_t dim) {
   s.insert(s.end(), x.begin() + static_cast<int64_t>(dim) + 1, x.end());
   return s;
 }
+/// Shapes: x [..., n, ...], idx [k...] -> [..., k..., ...]. Throws: invalid, unless idx is i32 or i64, on a
+/// dim out of range, and, when it runs, on an index out of range.
 Type take_infer(const InferArgs& a) {
   want_index(a, 1);
   return {a.in[0].dtype, taken(a.in[0].shape, a.in[1].shape, dim_of(a))};
 }
+/// Shapes: base [..., n, ...], idx [k...], src [..., k..., ...] -> as base. Throws: invalid, on another
+/// src, bool, and as take.
 Type index_add_infer(const InferArgs& a) {
   want_index(a, 1);
   want_number(a, 0);
@@ -57,10 +61,14 @@ void want_along(const InferArgs& a) {
     a.fail("indices do not fit; got {} for {}, expected the same rank and no larger size beside dim {}",
            a.in[1].str(), a.in[0].str(), dim);
 }
+/// Shapes: x of a rank, idx of that rank, no larger beside dim -> as idx. Throws: invalid, on another idx,
+/// and as take.
 Type take_along_infer(const InferArgs& a) {
   want_along(a);
   return {a.in[0].dtype, a.in[1].shape};
 }
+/// Shapes: base, idx as of take_along, src as idx -> as base. Throws: invalid, on another idx or src, and
+/// as take.
 Type scatter_infer(const InferArgs& a) {
   want_along(a);
   const Type expected{a.in[0].dtype, a.in[1].shape};
@@ -69,6 +77,8 @@ Type scatter_infer(const InferArgs& a) {
   return a.in[0];
 }
 
+/// Shapes: base, idx as of take_along, src as idx -> as base. Throws: invalid, on another idx or src, bool,
+/// and as take.
 Type scatter_number_infer(const InferArgs& a) {
   want_number(a, 0);
   return scatter_infer(a);

@@ -46,8 +46,11 @@ void eval_shift(const EvalArgs& a) {
   }
 }
 
+/// Shapes: [...] twice -> [...], bool. Throws: invalid, on different types.
 Type compare(const InferArgs& a) { return {DType::boolean, pair_any(a).shape}; }
+/// Shapes: [...] -> [...], bool. Throws: invalid, unless it is floating.
 Type test_floating(const InferArgs& a) { return {DType::boolean, same_floating(a).shape}; }
+/// Shapes: [...] twice -> [...]. Throws: invalid, on different types, and floating ones.
 Type pair_bits(const InferArgs& a) {
   want_equal(a, 0, 1);
   if (is_floating(a.in[0].dtype)) a.fail("needs an integer dtype or bool; got {}", a.in[0].str());

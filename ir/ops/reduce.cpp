@@ -243,15 +243,19 @@ void want_some(const InferArgs& a) {
     if (a.in[0].shape[d].is(0))
       a.fail("dim {} of {} is empty, so there is no element to take", d, a.in[0].str());
 }
+/// Shapes: [...] -> without dims. Throws: invalid, on bool, and dims out of range or given twice.
 Type sum_infer(const InferArgs& a) {
   want_number(a, 0);
   return reduced(a, a.in[0].dtype);
 }
+/// Shapes: [...] -> without dims. Throws: invalid, on an empty dim, and dims out of range or given twice.
 Type extremum_infer(const InferArgs& a) {
   const Type t = reduced(a, a.in[0].dtype);
   want_some(a);
   return t;
 }
+/// Shapes: [...] -> without the dim, i64. Throws: invalid, on an empty dim, one out of range, and more
+/// than one.
 Type place_infer(const InferArgs& a) {
   if (ints(a.attrs, 0).size() != 1) a.fail("takes one dim; got ({})", fmt::join(ints(a.attrs, 0), ","));
   const Type t = reduced(a, DType::i64);

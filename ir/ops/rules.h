@@ -33,16 +33,26 @@ void want_equal(const InferArgs& a, size_t i, size_t j);
 /// Throws unless every entry is a dim of a value of that rank, each at most once.
 void want_dims(const InferArgs& a, std::span<const int64_t> dims, int rank, std::string_view what = "dims");
 
-/// One floating input; the result has its type. And so on for the others.
+/// The type of the one input. Shapes: [...] -> [...]. Throws: invalid, unless it is floating.
 Type same_floating(const InferArgs& a);
+/// The type of the one input. Shapes: [...] -> [...]. Throws: invalid, on bool.
 Type same_number(const InferArgs& a);
+/// The type of the one input. Shapes: [...] -> [...]. Throws: invalid, unless it is of integers.
 Type same_integer(const InferArgs& a);
+/// The type of the one input. Shapes: [...] -> [...]. Throws: invalid, unless it is bool.
 Type same_bool(const InferArgs& a);
-/// Two inputs of equal type.
+/// The type of both inputs. Shapes: [...] twice -> [...]. Throws: invalid, on different types, and unless
+/// they are floating.
 Type pair_floating(const InferArgs& a);
+/// The type of both inputs. Shapes: [...] twice -> [...]. Throws: invalid, on different types, and bool.
 Type pair_number(const InferArgs& a);
+/// The type of both inputs. Shapes: [...] twice -> [...]. Throws: invalid, on different types, and unless
+/// they are of integers.
 Type pair_integer(const InferArgs& a);
+/// The type of both inputs. Shapes: [...] twice -> [...]. Throws: invalid, on different types, and unless
+/// they are bool.
 Type pair_bool(const InferArgs& a);
+/// The type of both inputs. Shapes: [...] twice -> [...]. Throws: invalid, on different types.
 Type pair_any(const InferArgs& a);
 
 // --- derivatives ---

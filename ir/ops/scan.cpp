@@ -21,14 +21,17 @@ Type along(const InferArgs& a, DType t) {
   want_dims(a, {&dim, 1}, a.in[0].rank(), "dim");
   return {t, a.in[0].shape};
 }
+/// Shapes: [...] -> [...]. Throws: invalid, on bool, and a dim out of range.
 Type number_infer(const InferArgs& a) {
   want_number(a, 0);
   return along(a, a.in[0].dtype);
 }
+/// Shapes: [...] -> [...]. Throws: invalid, unless it is floating, and on a dim out of range.
 Type floating_infer(const InferArgs& a) {
   want_floating(a, 0);
   return along(a, a.in[0].dtype);
 }
+/// Shapes: [...] -> [...], i64. Throws: invalid, on a dim out of range.
 Type place_infer(const InferArgs& a) { return along(a, DType::i64); }
 
 // --- evaluation ---

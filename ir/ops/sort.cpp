@@ -18,12 +18,14 @@ constexpr AttrDef search_attrs[] = {{"right", AttrKind::boolean}};
 
 bool flag(const Attrs& a, size_t i) { return std::get<bool>(a[i]); }
 
+/// Shapes: [...] -> [...], i64. Throws: invalid, on a dim out of range.
 Type argsort_infer(const InferArgs& a) {
   const int64_t dim = integer(a.attrs, 0);
   want_dims(a, {&dim, 1}, a.in[0].rank(), "dim");
   return {DType::i64, a.in[0].shape};
 }
-/// One sorted line for all values, or one for each of theirs.
+/// One sorted line for all values, or one for each of theirs. Shapes: [n] or [..., n], [..., m] -> [...,
+/// m], i64. Throws: invalid, on other shapes, different dtypes, and bool.
 Type search_infer(const InferArgs& a) {
   const Type &line = a.in[0], &x = a.in[1];
   want_number(a, 0);

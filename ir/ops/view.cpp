@@ -23,6 +23,7 @@ TensorRef part(const TensorRef& whole, ViewLayout l) {
 
 constexpr AttrDef shape_attrs[] = {{"shape", AttrKind::dims}};
 
+/// Shapes: [...] -> [shape]. Throws: invalid, unless dims are 1 or equal, from the right.
 Type expand_infer(const InferArgs& a) {
   const Type& x = a.in[0];
   const Shape& to = dims(a.attrs, 0);
@@ -49,6 +50,7 @@ std::vector<Value> expand_grad(const GradArgs& a) { return {a.b.sum_to(a.grad[0]
 
 constexpr AttrDef dims_attrs[] = {{"dims", AttrKind::ints}};
 
+/// Shapes: [...] -> its dims in the order of dims. Throws: invalid, unless each dim is there once.
 Type permute_infer(const InferArgs& a) {
   const auto& d = ints(a.attrs, 0);
   if (static_cast<int>(d.size()) != a.in[0].rank())
@@ -72,6 +74,7 @@ std::vector<Value> permute_grad(const GradArgs& a) {
   for (size_t i = 0; i < d.size(); ++i) inverse[d[i]] = static_cast<int64_t>(i);
   return {a.b.permute(a.grad[0], inverse)};
 }
+/// Shapes: [...] -> [...]. Throws: invalid, on dims out of range or given twice.
 Type flip_infer(const InferArgs& a) {
   want_dims(a, ints(a.attrs, 0), a.in[0].rank());
   return a.in[0];
@@ -89,6 +92,7 @@ std::vector<Value> flip_grad(const GradArgs& a) { return {a.b.emit(op("flip"), {
 
 // --- reshape ---
 
+/// Shapes: [...] -> [shape]. Throws: invalid, when the number of elements differs.
 Type reshape_infer(const InferArgs& a) {
   const Shape& to = dims(a.attrs, 0);
   if (numel(a.in[0].shape) != numel(to))
@@ -134,6 +138,8 @@ std::vector<Value> reshape_grad(const GradArgs& a) {
 constexpr AttrDef slice_attrs[] = {
     {"starts", AttrKind::dims}, {"stops", AttrKind::dims}, {"steps", AttrKind::ints}};
 
+/// Shapes: [...] -> [ceil((stop - start) / step), ...]. Throws: invalid, on bounds outside of a dim, and a
+/// step below 1.
 Type slice_infer(const InferArgs& a) {
   const Type& x = a.in[0];
   const Shape &from = dims(a.attrs, 0), &to = dims(a.attrs, 1);
@@ -189,6 +195,7 @@ constexpr AttrDef pad_attrs[] = {{"low", AttrKind::dims},
                                  {"interior", AttrKind::ints},
                                  {"value", AttrKind::real}};
 
+/// Shapes: [n, ...] -> [low + n + (n - 1) interior + high, ...]. Throws: invalid, on a number below 0.
 Type pad_infer(const InferArgs& a) {
   const Type& x = a.in[0];
   const Shape &low = dims(a.attrs, 0), &high = dims(a.attrs, 1);
@@ -238,6 +245,8 @@ std::vector<Value> pad_grad(const GradArgs& a) {
 
 constexpr AttrDef dim_attrs[] = {{"dim", AttrKind::integer}};
 
+/// Shapes: equal beside dim -> the same, sizes added up there. Throws: invalid, on no operands, other
+/// shapes, and different dtypes.
 Type cat_infer(const InferArgs& a) {
   if (a.in.empty()) a.fail("needs at least one operand");
   Type t = a.in[0];
@@ -280,6 +289,8 @@ constexpr AttrDef window_attrs[] = {{"dim", AttrKind::integer},
                                     {"step", AttrKind::integer},
                                     {"dilation", AttrKind::integer}};
 
+/// Shapes: [..., n, ...] -> [..., (n - dilation (size - 1) - 1) / step + 1, size, ...]. Throws: invalid, on
+/// a number below 1, and a window larger than the dim.
 Type window_infer(const InferArgs& a) {
   const Type& x = a.in[0];
   const int64_t dim = integer(a.attrs, 0), size = integer(a.attrs, 1), step = integer(a.attrs, 2),
@@ -364,6 +375,8 @@ std::vector<Value> window_grad(const GradArgs& a) {
 constexpr AttrDef skew_attrs[] = {
     {"dim", AttrKind::integer}, {"by", AttrKind::integer}, {"size", AttrKind::dims}};
 
+/// Shapes: [..., n, k, ...] -> [..., size, k, ...]. Throws: invalid, on a dim without a next one, and a
+/// size below 0.
 Type skew_infer(const InferArgs& a) {
   const int64_t dim = integer(a.attrs, 0), next = dim + 1;
   want_dims(a, {&dim, 1}, a.in[0].rank(), "dim");
