@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/OPS.md, every op and every function on tensors, and docs/OP_TESTS.md, what tests each of them.
 
-The first is made of the rows (tests/ir/op_facts) and of the comments in the headers of frontend/. The second
-also runs the tests of ops.json, and asks for a reason in tests/golden/op_reasons.txt where a test is missing.
-With --check it compares the pages instead. --ops: only the first page, which takes no time. --lines: takes
-what the tests printed, and the traces of the first, from a folder of their files, as ctest leaves them.
+The first is made of the rows (tests/ir/op_facts), the comments above their rules of types, and those in the
+headers of frontend/ (op_headers.py): it fails where a function or a row has no description, shapes or errors.
+The second also runs the tests of ops.json, and asks for a reason in tests/golden/op_reasons.txt where a test
+is missing. With --check it compares the pages instead. --ops: only the first page, which takes no time.
+--lines: takes what the tests printed, and the traces of the first, from a folder of their files, as ctest
+leaves them.
 Usage: op_docs.py [--check] [--ops] [--lines FOLDER] FOLDER_OF_PROGRAMS
 """
 import argparse
@@ -18,13 +20,12 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import op_headers
+from op_headers import ROOT
+
 OPS, TESTS = ROOT / "docs/OPS.md", ROOT / "docs/OP_TESTS.md"
 REASONS = ROOT / "tests/golden/op_reasons.txt"
 AS_IS = "the gradient, in the operand's dtype"
-# Headers of kiln.h that have no functions on tensors, or are about files, devices and programs.
-NOT_OPS = {"checkpoint", "compile", "cuda", "distributed", "dlpack", "npy", "safetensors", "serialize",
-           "sharded_safetensors", "tensor", "autocast", "grad_scaler"}
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "floor_divide": "//",
              "remainder": "%", "matmul": "@", "neg": "-"}
 
@@ -59,161 +60,98 @@ def run(args, **env):
     return done.stdout
 
 
-# --- the functions ---
-
-class Function:
-    def __init__(self, name, signature, doc, section, header):
-        self.name, self.signatures, self.section, self.header = name, [signature], section, header
-        self.docs = [doc] if doc else []
-
-    def torch(self, golden_names):
-        """PyTorch's name for it."""
-        for prefix, full in (("F", "torch.nn.functional"), ("torch", "torch")):
-            if f"{prefix}.{self.name}" in golden_names:
-                return f"{full}.{self.name}"
-        if f".{self.name}" in golden_names:
-            return f"torch.Tensor.{self.name}"
-        text = self.header.about
-        return ("torch.nn.functional." if "torch.nn.functional" in text else "torch.") + self.name
-
-
-class Header:
-    """The functions in namespace kiln that a header declares, with their comments."""
-
-    def __init__(self, path):
-        self.name = f"frontend/{path.name}"
-        text = path.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        about = []
-        for line in lines[1:]:
-            if not line.startswith("//"):
-                break
-            about.append(line[2:].strip())
-        self.about = " ".join(about)
-        self.functions = {}
-        self._read(lines)
-
-    def _read(self, lines):
-        depth, doc, section, statement, inside = 0, [], "", "", False
-        for line in lines:
-            stripped = line.strip()
-            if not inside:
-                inside = stripped == "namespace kiln {"
-                continue
-            if depth == 0 and stripped.startswith("}  // namespace kiln"):
-                inside = False
-                continue
-            if depth == 0 and not statement and stripped.startswith("///"):
-                doc.append(stripped[3:].strip())
-                continue
-            if depth == 0 and not statement and stripped.startswith("//"):
-                section = stripped[2:].strip() if not stripped.startswith("// NOLINT") else section
-                continue
-            if not stripped:
-                if depth == 0:
-                    doc = []
-                continue
-            code = re.sub(r"\s*//.*", "", line)
-            statement += " " + code.strip()
-            flat = re.sub(r"\([^()]*\)", "", re.sub(r"= \{[^{}]*\}", "", re.sub(r"\{\}", "", code)))
-            depth += flat.count("{") - flat.count("}")
-            if depth == 0 and stripped.split("//")[0].rstrip().endswith((";", "}")):
-                self._add(statement.strip(), " ".join(doc), section)
-                statement, doc = "", []
-
-    def _add(self, statement, doc, section):
-        match = re.match(r"(?:inline |template <[^>]*> )*([\w:<>, &*]+?)[ ]?([&*]?)\b(\w+)\((.*)", statement)
-        if not match or re.match(r"(struct|class|enum|using|namespace|operator)\b", statement):
-            return
-        result, name = match[1], match[3]
-        if "Tensor" not in result or name == "operator":
-            return
-        head = statement.split(" {")[0] if statement.endswith("}") else statement
-        signature = re.sub(r",? ?Loc loc = Loc::current\(\)", "", head.rstrip(";")).replace("( ", "(")
-        if name in self.functions:
-            known = self.functions[name]
-            known.signatures.append(signature)
-            if doc:
-                known.docs.append(doc)
-        else:
-            self.functions[name] = Function(name, signature, doc, section, self)
-
-
-def read_headers():
-    text = (ROOT / "frontend/kiln.h").read_text(encoding="utf-8")
-    headers = []
-    for stem in re.findall(r'#include "frontend/(\w+)\.h"', text):
-        if stem in NOT_OPS:
-            continue
-        header = Header(ROOT / f"frontend/{stem}.h")
-        if header.functions:
-            headers.append(header)
-    return headers
-
-
 # --- the first page ---
 
 def cell(text):
     return text.replace("|", "\\|")
 
 
-def row_lines(rows):
+HEAD = """# Ops
+
+Made by `scripts/op_docs.py` from the rows in `ir/ops/` and the headers in `frontend/`; a test says when it
+is stale, and where something is left out. [OP_TESTS.md](OP_TESTS.md) tells what tests each of them.
+
+**Shapes.** `[...]` is any shape, `[n, c]` one of two dims, `->` the result; without an arrow the result has
+the shape that operands broadcast to, aligned at the right as in PyTorch. Negative dims count from the end.
+
+**Derivatives.** That of a row is in the table below. Functions that are no row differentiate through the rows
+that they are made of; where a gradient is chosen, or there is none, the text says so.
+
+**Errors.** Every function takes the caller's line as its last argument, which is left out here, and throws
+`kiln::Error`, with that line. All throw: `invalid`, on an undefined tensor where one is needed, tensors on
+different devices, a dim that is out of range or given twice, operands that broadcast and do not fit, and a
+number that the integers of a dtype do not hold; `device`, where there is no such GPU. `Throws` names what is
+said beyond that; `nothing else`: there is none.
+
+**Arguments.** `TensorArg`: a tensor or a number. `Dims`: one number or a list. `SpatialArg`: one number for
+every dim of space, or one for each. `ConvPadding`: the same, or `ConvPadding::same_size()`. `TensorIndex`: a
+number, a `Slice`, `Ellipsis{}`, `NewDim{}`, a tensor of indices or a mask. Many functions are methods of
+`Tensor` too (`frontend/tensor_methods.h`); some have one that writes in place (`add_`: `frontend/tensor.h`).
+"""
+
+
+def row_lines(rows, rules):
     lines = ["## Rows of the table", "",
-             "What the compiler knows: everything else is made of these. The derivative names the rows that",
-             "its rule emits; `zero`: nothing flows, and that is no error.", "",
-             "| op | kind | operands | attributes | what it is | derivative | source |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+             "What the compiler knows: everything else is made of these. Operands of a row are not broadcast",
+             "or cast: functions do that before. The derivative names the rows that its rule emits; `zero`:",
+             "nothing flows, and that is no error. Errors are of kind `invalid`.", "",
+             "| op | kind | operands | attributes | what it is | shapes | errors | derivative | source |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in rows.values():
+        shapes, throws = rules.get(r.name, ("", ""))
         lines.append("| " + " | ".join(cell(c) for c in (
-            f"`{r.name}`", r.kind, r.operands, r.attributes, r.doc,
+            f"`{r.name}`", r.kind, r.operands, r.attributes, r.doc, shapes, throws.replace("invalid, ", ""),
             r.derivative or AS_IS, r.source)) + " |")
     return lines
 
 
-def parts_of(doc):
-    """The doc's text and its Shapes:, Throws: and Source: sentences."""
-    pieces = re.split(r"\b(Shapes|Throws|Source|Units|Threads|Blocks): ", doc)
-    return pieces[0].strip(), list(zip(pieces[1::2], (p.strip() for p in pieces[2::2])))
+def row_faults(rows, rules):
+    return [f"ir/ops: {name} has no {what} above its rule of types" for name in rows
+            for what, said in zip(("Shapes", "Throws"), rules.get(name, ("", ""))) if not said]
 
 
-def function_lines(function, rows, golden_names):
-    lines = [f"### {function.name}", "", "```cpp", *(s + ";" for s in function.signatures), "```"]
+def function_lines(function, rows, types):
+    lines = [f"### {function.name}", ""]
+    named = op_headers.types_of(function, types)
+    for block in function.blocks:
+        lines += ["```cpp", *(s + ";" for s in block.signatures)]
+        lines += ["", *named] if named else []
+        lines += ["```", block.text, f"- Shapes: {block.shapes}", f"- Throws: {block.throws}"]
+        lines += [*(f"- {what}: {said}" for what, said in block.rest.items()), ""]
+        named = []
+    lines.pop()
+    names, sources = function.torch()
+    lines.append(f"- PyTorch: {names}")
+    if sources:
+        lines.append(f"- Source: {'; '.join(sources)}.")
     row = rows.get(function.name)
-    docs = function.docs or ([row.doc] if row else [])
-    sources = False
-    for doc in docs:
-        text, parts = parts_of(doc)
-        if text:
-            lines.append(text)
-        for what, said in parts:
-            sources = sources or what == "Source" and "torch" in said
-            lines.append(f"- {what}: {said}")
-    if not sources:
-        lines.append(f"- PyTorch: `{function.torch(golden_names)}`")
     if row:
         lines.append(f"- Row: `{row.name}`; derivative: {row.derivative or AS_IS}")
     return lines + [""]
 
 
-def ops_page(rows, headers, golden_names):
-    lines = ["# Ops", "",
-             "Made by `scripts/op_docs.py` from the rows in `ir/ops/` and the headers in `frontend/`; a test",
-             "says when it is stale. [OP_TESTS.md](OP_TESTS.md) tells what tests each of them.", "",
-             "Every function takes the caller's line as its last argument, which is left out here. It throws",
-             "`kiln::Error` of kind `invalid`, with that line, where PyTorch refuses: ranks, dtypes, shapes",
-             "that do not broadcast, indices out of range. `Throws` names what is said beyond that.",
-             "Functions that are no row differentiate through the rows that they are made of.", ""]
-    lines += row_lines(rows)
+def ops_page(rows, rules, headers):
+    lines = [HEAD, *row_lines(rows, rules)]
+    types = op_headers.argument_types(headers)
     for header in headers:
-        lines += ["", f"## {header.name}", "", header.about, ""]
-        section = ""
+        lines += ["", f"## {header.name}", "", header.intro, ""]
+        group = ""
         for f in header.functions.values():
-            if f.section != section:
-                section = f.section
-                lines += [f"*{section}*", ""]
-            lines += function_lines(f, rows, golden_names)
+            if f.group and f.group != group:
+                lines += [f"*{f.group}*", ""]
+            group = f.group
+            lines += function_lines(f, rows, types)
         lines.pop()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def doc_faults(rows, rules, headers):
+    """What the page would leave out. Completes overloads."""
+    faults = row_faults(rows, rules)
+    for h in headers:
+        for f in h.functions.values():
+            faults += f.complete(rows[f.name].doc if f.name in rows else "")
+    return faults
 
 
 # --- the second page ---
@@ -278,11 +216,7 @@ class Facts:
 
 
 class Reasons:
-    """tests/golden/op_reasons.txt: lines of a name (or a pattern), a column and why there is no such test.
-
-    What PyTorch's file has no row for has nothing in the columns that are made of rows: one reason, for the
-    first, says what tests it instead.
-    """
+    """tests/golden/op_reasons.txt: lines of names (or patterns), a column and why there is no such test."""
 
     def __init__(self):
         self.rules, self.used, self.missing = [], set(), []
@@ -290,13 +224,19 @@ class Reasons:
             if line and not line.startswith("#"):
                 self.rules.append((number, *line.split(None, 2)))
 
-    def find(self, name, column):
+    def known(self, name, column):
+        """The reason, or "" if there is none."""
         for number, pattern, what, why in self.rules:
             if what == column and any(fnmatch.fnmatchcase(name, p) for p in pattern.split(",")):
                 self.used.add(number)
                 return why
-        self.missing.append(f"{name} {column}: no test, and no reason in {REASONS.relative_to(ROOT)}")
-        return "none"
+        return ""
+
+    def find(self, name, column):
+        why = self.known(name, column)
+        if not why:
+            self.missing.append(f"{name} {column}: no test, and no reason in {REASONS.relative_to(ROOT)}")
+        return why or "none"
 
     def faults(self):
         stale = [f"{REASONS.relative_to(ROOT)}:{n}: nothing is without such a test any more"
@@ -309,32 +249,38 @@ def count(passed, of):
 
 
 def row_facts(rows, facts, reasons):
-    lines = ["## Rows of the table", "",
-             "Golden: rows of ops.json whose program, with its backward, has the op and passes compiled.",
-             "Gradient: uses whose first and second derivative `ir/autodiff_test` compares with differences",
-             "in f64. Fuzzed: `codegen/program_fuzz_test` draws it. bf16: of the golden rows, those that",
-             "pass with bf16 inputs, eager.", "",
-             "| op | golden | gradient | fuzzed | bf16 |", "| --- | --- | --- | --- | --- |"]
+    """The lines of a row, by name."""
+    lines = {}
     for r in rows.values():
         inside = [{"id": i} for i, names in facts.rows.items() if r.name in names]
         golden, bf16 = facts.passing("ops", "compiled", inside), facts.passing("bf16", "eager", inside)
         name = f"row:{r.name}"
         if golden and not facts.applies("bf16", inside):
             bf16 = "no floats"
-        if golden:
-            bf16 = bf16 or reasons.find(name, "bf16")
         gradient = r.derivative if r.derivative == "zero" else r.gradient
-        lines.append(f"| `{r.name}` | {golden or reasons.find(name, 'golden')} | "
-                     f"{gradient or reasons.find(name, 'gradient')} | "
-                     f"{'yes' if r.fuzzed else reasons.find(name, 'fuzzed')} | {bf16 or ''} |")
+        lines[r.name] = (f"| `{r.name}` | {golden or reasons.find(name, 'golden')} | "
+                         f"{gradient or reasons.find(name, 'gradient')} | "
+                         f"{'yes' if r.fuzzed else reasons.find(name, 'fuzzed')} | "
+                         f"{bf16 or reasons.find(name, 'bf16')} |")
     return lines
+
+
+def without_golden(function, rows, reasons):
+    """Of a function that no row of ops.json calls: what holds for all rows of the table holds for it."""
+    drawn = all(r.fuzzed for r in rows.values())
+    derived = all(r.gradient or r.derivative == "zero" for r in rows.values())
+    gradient = reasons.known(function.name, "gradient") or derived and "rows"
+    return (f"| `{function.name}` | {reasons.find(function.name, 'golden')} | "
+            f"{gradient or reasons.find(function.name, 'gradient')} | "
+            f"{'yes' if drawn else reasons.find(function.name, 'fuzzed')} | "
+            f"{reasons.known(function.name, 'bf16') or 'rows'} |")
 
 
 def function_facts(function, cases, rows, facts, reasons):
     mine = cases_of(function.name, cases)
     ran = [c for c in mine if facts.outcome.get(("ops", c["id"], "eager")) != "unsupported"]
     if not ran:
-        return f"| `{function.name}` | {reasons.find(function.name, 'golden')} | | | |"
+        return without_golden(function, rows, reasons)
     eager, compiled = (facts.passing("ops", mode, ran) for mode in ("eager", "compiled"))
     golden = f"{count(eager, len(mine))} / {count(compiled, len(mine))}"
     slopes = [c for c in ran if not c.get("error") and c["upstream"]]
@@ -354,22 +300,44 @@ def function_facts(function, cases, rows, facts, reasons):
     return f"| `{function.name}` | {golden} | {gradient} | {through} | {bf16} |"
 
 
+TESTS_HEAD = """# What tests each op
+
+Made by `scripts/op_docs.py` from the programs that test; it fails where a test is missing and
+`tests/golden/op_reasons.txt` has no reason.
+
+## Rows of the table
+
+Golden: rows of ops.json whose program, with its backward, has the op and passes compiled.
+Gradient: uses whose first and second derivative `ir/autodiff_test` compares with differences
+in f64. Fuzzed: `codegen/program_fuzz_test` draws it. bf16: of the golden rows, those that
+pass with bf16 inputs, eager.
+
+| op | golden | gradient | fuzzed | bf16 |
+| --- | --- | --- | --- | --- |"""
+FUNCTIONS_HEAD = """
+## Functions
+
+Golden: rows of ops.json that call it and pass, eager / compiled. Gradient: of these, those
+whose backward `golden.ops_gradient_golden_test` compares with differences in f64. Fuzzed:
+all rows of the table that it is made of are drawn. bf16: those that pass
+`golden.ops_bf16_golden_test`, eager / compiled. `rows`: ops.json has none that calls it, but
+every row of the table, of which it must be made, has such a test, or a reason, above."""
+
+
 def tests_page(rows, headers, cases, facts, reasons):
-    lines = ["# What tests each op", "",
-             "Made by `scripts/op_docs.py` from the programs that test; it fails where a test is missing and",
-             "`tests/golden/op_reasons.txt` has no reason.", ""]
-    lines += row_facts(rows, facts, reasons)
-    lines += ["", "## Functions", "",
-              "Golden: rows of ops.json that call it and pass, eager / compiled. Gradient: of these, those",
-              "whose backward `golden.ops_gradient_golden_test` compares with differences in f64. Fuzzed:",
-              "all rows of the table that it is made of are drawn. bf16: those that pass",
-              "`golden.ops_bf16_golden_test`, eager / compiled."]
+    lines = [TESTS_HEAD, *row_facts(rows, facts, reasons).values(), FUNCTIONS_HEAD]
     for header in headers:
         lines += ["", f"### {header.name}", "", "| function | golden | gradient | fuzzed | bf16 |",
                   "| --- | --- | --- | --- | --- |"]
         for f in header.functions.values():
             lines.append(function_facts(f, cases, rows, facts, reasons))
     return "\n".join(lines) + "\n"
+
+
+def blanks(page):
+    """Cells of the page that say nothing."""
+    return [f"{TESTS.relative_to(ROOT)}: an empty cell in {line}" for line in page.splitlines()
+            if re.search(r"\|\s*\|", line)]
 
 
 def settle(path, text, check):
@@ -391,9 +359,10 @@ def main():
     parser.add_argument("programs", type=pathlib.Path)
     args = parser.parse_args()
     programs = args.programs.resolve()
-    rows, headers, cases = read_rows(programs), read_headers(), golden_cases()
-    golden_names = set().union(*(called(c) for c in cases))
-    faults = settle(OPS, ops_page(rows, headers, golden_names), args.check)
+    rows, headers, cases = read_rows(programs), op_headers.read_headers(), golden_cases()
+    rules = op_headers.row_rules()
+    faults = doc_faults(rows, rules, headers)
+    faults += settle(OPS, ops_page(rows, rules, headers), args.check)
     if not args.ops:
         with tempfile.TemporaryDirectory() as made:
             folder = args.lines or pathlib.Path(made)
@@ -401,8 +370,8 @@ def main():
                 run_tests(programs, folder)
             facts = Facts(folder)
         reasons = Reasons()
-        faults += settle(TESTS, tests_page(rows, headers, cases, facts, reasons), args.check)
-        faults += reasons.faults()
+        page = tests_page(rows, headers, cases, facts, reasons)
+        faults += settle(TESTS, page, args.check) + reasons.faults() + blanks(page)
     if faults:
         sys.exit("\n".join(faults))
 
