@@ -143,21 +143,29 @@ class EmulatedProgram : public detail::Program {
     }
   }
 
+  int64_t symbol_of(const PlanKernel& k) const {
+    if (!k.builtin) return symbols_.at(k.symbol);
+    if (k.symbol == "copy") return kCopy;
+    KILN_CHECK(k.symbol == "fill_zero", unsupported, "emulated cpu: a plan that runs the builtin {}",
+               k.symbol);
+    return kFillZero;
+  }
   void put_launches(Request& r) const {
     r.number(launches_before(plan_.launches.size()));
     for (size_t i = 0; i < plan_.launches.size(); ++i) {
       const Launch& l = plan_.launches[i];
       const PlanKernel& k = plan_.kernels[static_cast<size_t>(l.kernel)];
-      KILN_CHECK(!k.builtin, unsupported, "emulated cpu: a plan that runs the builtin {}", k.symbol);
       const size_t parts = std::max<size_t>(l.parts.size(), 1);
       const size_t args = l.buffers.size() / parts, sizes = l.dims.size() / parts;
       for (size_t p = 0; p < parts; ++p) {
-        r.number(symbols_.at(k.symbol));
+        r.number(symbol_of(k));
         r.number(l.parts.empty() ? bound_->launches[i].tasks
                                  : bound_->dims[static_cast<size_t>(l.parts[p].tasks)]);
         const auto args_at = l.buffers.begin() + static_cast<ptrdiff_t>(p * args);
         r.numbers(std::vector<int32_t>(args_at, args_at + static_cast<ptrdiff_t>(args)));
-        std::vector<int64_t> dims;
+        std::vector<int64_t> starts, dims;
+        for (size_t a = p * args; a < (p + 1) * args; ++a) starts.push_back(l.start(a));
+        r.numbers(starts);
         for (size_t d = p * sizes; d < (p + 1) * sizes; ++d)
           dims.push_back(bound_->dims[static_cast<size_t>(l.dims[d])]);
         r.numbers(dims);

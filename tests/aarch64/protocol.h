@@ -10,8 +10,9 @@
 //           empty one: then it is filled with 0xff)
 //         buffer count; for each: segment (-1: null), offset
 //         scratch bytes
-//         launch count; for each: symbol of the image, tasks,
-//           buffer count, buffers, dim count, dims
+//         launch count; for each: symbol of the image or a
+//           builtin, tasks, buffer count, buffers, as many bytes
+//           from where each begins, dim count, dims
 //         guard count, guards (buffers), launches before the
 //           guarded ones
 //
@@ -24,6 +25,8 @@ namespace kiln::emulated {
 
 inline constexpr int64_t kLoad = 1, kRun = 2;
 inline constexpr int64_t kAlignment = 64;
+/// Builtins of runtime/blas.h, in place of a symbol.
+inline constexpr int64_t kCopy = -1, kFillZero = -2;
 /// What a guard holds where all is well (ir/plan.h).
 inline constexpr int64_t kGuardHolds = INT64_MIN;
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -88,8 +89,26 @@ struct Loaded {
 
 struct Launch {
   int64_t symbol = 0, tasks = 0;
-  std::vector<int64_t> buffers, dims;
+  std::vector<int64_t> buffers, starts, dims;
 };
+
+/// "copy" and "fill_zero": dims are {bytes, chunk}.
+void copy(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end, void*) {
+  const int64_t from = begin * dims[1], to = std::min(end * dims[1], dims[0]);
+  if (from >= to) return;
+  std::memcpy(static_cast<char*>(buffers[1]) + from, static_cast<const char*>(buffers[0]) + from,
+              static_cast<size_t>(to - from));
+}
+void fill_zero(void* const* buffers, const int64_t* dims, int64_t begin, int64_t end, void*) {
+  const int64_t from = begin * dims[1], to = std::min(end * dims[1], dims[0]);
+  if (from >= to) return;
+  std::memset(static_cast<char*>(buffers[0]) + from, 0, static_cast<size_t>(to - from));
+}
+KernelFn kernel_of(int64_t symbol, const std::vector<KernelFn>& kernels) {
+  if (symbol == kCopy) return copy;
+  if (symbol == kFillZero) return fill_zero;
+  return kernels.at(static_cast<size_t>(symbol));
+}
 
 Loaded load() {
   Loaded out;
@@ -124,6 +143,7 @@ class Run {
       l.symbol = read_number();
       l.tasks = read_number();
       l.buffers = read_numbers();
+      l.starts = read_numbers();
       l.dims = read_numbers();
     }
     guards_ = read_numbers();
@@ -134,8 +154,11 @@ class Run {
     for (size_t i = 0; i < launches_.size() && (i < guarded_from_ || guards_hold()); ++i) {
       const Launch& l = launches_[i];
       std::vector<void*> args;
-      for (const int64_t b : l.buffers) args.push_back(buffers_.at(static_cast<size_t>(b)));
-      const KernelFn kernel = kernels.at(static_cast<size_t>(l.symbol));
+      for (size_t b = 0; b < l.buffers.size(); ++b) {
+        void* const from = buffers_.at(static_cast<size_t>(l.buffers[b]));
+        args.push_back(from ? static_cast<char*>(from) + l.starts.at(b) : nullptr);
+      }
+      const KernelFn kernel = kernel_of(l.symbol, kernels);
       for (const auto& [begin, end] : {std::pair{int64_t{0}, l.tasks / 2}, {l.tasks / 2, l.tasks}}) {
         if (begin == end) continue;
         const Segment scratch(scratch_, 0);
