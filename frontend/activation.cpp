@@ -115,7 +115,7 @@ Tensor logsigmoid(const Tensor& x, Loc loc) {
 Tensor glu(const Tensor& x, int64_t dim, Loc loc) {
   require_floating(x, "glu", loc);
   const int64_t d = wrap_dim(dim, x.dim(), "glu", loc);
-  KILN_CHECK(x.dim() > 0 && x.size(d) % 2 == 0, invalid, "glu ({}): dim {} of {} does not halve", loc.str(),
+  KILN_CHECK(x.dim() > 0 && x.size(d) % 2 == 0, invalid, "glu ({}): dim {} of x {} does not halve", loc.str(),
              dim, x.type_str());
   return call("glu", loc, {&x}, {d}, {}, [&](const auto&) {
     const int64_t half = x.size(d) / 2;
@@ -125,14 +125,13 @@ Tensor glu(const Tensor& x, int64_t dim, Loc loc) {
 
 Tensor prelu(const Tensor& x, const Tensor& weight, Loc loc) {
   require_floating(x, "prelu", loc);
-  require(weight, "prelu", loc);
+  require(weight, "prelu", loc, "weight");
   const int64_t channels = x.dim() > 1 ? x.size(1) : 1;
   KILN_CHECK(weight.dim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), invalid,
-             "prelu ({}): got weight {} for {}, expected one element or one for each channel (dim 1)",
+             "prelu ({}): got weight {} for x {}, expected one element or one for each channel (dim 1)",
              loc.str(), weight.type_str(), x.type_str());
   return call("prelu", loc, {&x, &weight}, {}, {}, [&](const Tensor& x, const Tensor& weight, const auto&) {
-    KILN_CHECK(weight.dtype() == x.dtype(), invalid, "prelu ({}): dtypes differ; got {} and weight {}",
-               loc.str(), x.type_str(), weight.type_str());
+    require_one_dtype({{&x, "x"}, {&weight, "weight"}}, "prelu", loc);
     Sizes s(static_cast<size_t>(x.dim()), 1);
     if (weight.numel() != 1) s[1] = channels;
     const Tensor zero = constant_like(x, 0);
@@ -198,8 +197,8 @@ Tensor unit(const Tensor& x, const Sizes& dims, const Tensor& eps) {
 
 Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim, double eps, Loc loc) {
   require_floating(x, "cosine_similarity", loc);
-  require_floating(y, "cosine_similarity", loc);
-  const Sizes shape = broadcast_shapes(x, y, "cosine_similarity", loc);
+  require_floating(y, "cosine_similarity", loc, "y");
+  const Sizes shape = broadcast_shapes(x, y, "cosine_similarity", loc, {"x", "y"});
   const int64_t d = wrap_dim(dim, static_cast<int64_t>(shape.size()), "cosine_similarity", loc);
   return call("cosine_similarity", loc, {&x, &y}, {d}, {eps},
               [&](const Tensor& x, const Tensor& y, const std::vector<Tensor>& s) {
@@ -213,8 +212,8 @@ Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim, double e
 
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdim, Loc loc) {
   require_floating(x, "pairwise_distance", loc);
-  require_floating(y, "pairwise_distance", loc);
-  broadcast_shapes(x, y, "pairwise_distance", loc);
+  require_floating(y, "pairwise_distance", loc, "y");
+  require_broadcast({{&x, "x"}, {&y, "y"}}, "pairwise_distance", loc);
   const Tensor way = add(TensorArg(sub(TensorArg(x, loc), TensorArg(y, loc)), loc), TensorArg(eps, loc));
   return vector_norm(way, p, {-1}, keepdim, loc);
 }

@@ -214,7 +214,7 @@ void GradScaler::settle(Device device, const char* what, Loc loc) {
 }
 
 Tensor GradScaler::scale(const Tensor& loss, Loc loc) {
-  require(loss, "GradScaler.scale", loc);
+  require(loss, "GradScaler.scale", loc, "loss");
   if (!options_.enabled) return loss;
   settle(loss.device(), "scale", loc);
   return mul({loss, loc}, {scale_, loc});

@@ -36,7 +36,8 @@ void check_optional(const Tensor& t, const Sizes& expected, const char* what, co
 }
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, Loc loc) {
-  for (const Tensor* t : {&q, &k, &v}) require_floating(*t, kName, loc);
+  for (const auto& [t, arg] : {std::pair{&q, "query"}, std::pair{&k, "key"}, std::pair{&v, "value"}})
+    require_floating(*t, kName, loc, arg);
   const int64_t rank = q.dim();
   bool fits = (rank == 2 || rank == 3) && k.dim() == rank && v.dim() == rank && k.size(0) == v.size(0);
   if (fits && rank == 3) fits = k.size(1) == q.size(1) && v.size(1) == q.size(1);
@@ -88,12 +89,27 @@ void check_masks(const Call& c, bool batched, Loc loc) {
 
 /// All operands have the query's dtype; masks may be bool.
 void check_dtypes(Operands operands, Loc loc) {
+  constexpr const char* kArgs[] = {"query",
+                                   "key",
+                                   "value",
+                                   "in_proj_weight",
+                                   "q_proj_weight",
+                                   "k_proj_weight",
+                                   "v_proj_weight",
+                                   "in_proj_bias",
+                                   "bias_k",
+                                   "bias_v",
+                                   "out_proj_weight",
+                                   "out_proj_bias",
+                                   "key_padding_mask",
+                                   "attn_mask"};
   const Tensor& q = *operands[0];
-  for (const Tensor* t : operands) {
-    const bool is_mask = t == operands[operands.size() - 1] || t == operands[operands.size() - 2];
-    KILN_CHECK(!t->defined() || t->dtype() == q.dtype() || (is_mask && t->dtype() == DType::boolean), invalid,
-               "{} ({}): got {} beside query {}, expected one dtype (masks may be bool)", kName, loc.str(),
-               t->type_str(), q.type_str());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Tensor& t = *operands[i];
+    const bool is_mask = i + 2 >= operands.size();
+    KILN_CHECK(!t.defined() || t.dtype() == q.dtype() || (is_mask && t.dtype() == DType::boolean), invalid,
+               "{} ({}): got {} {} beside query {}, expected one dtype (masks may be bool)", kName, loc.str(),
+               kArgs[i], t.type_str(), q.type_str());
   }
 }
 

@@ -58,7 +58,7 @@ Tensor with_bias(const Tensor& y, const Tensor& bias, int64_t n) {
 void check_operands(const Tensor& x, const Tensor& w, const Tensor& b, int64_t n, int64_t groups,
                     bool transposed, const char* name, Loc loc) {
   require_floating(x, name, loc);
-  require_floating(w, name, loc);
+  require_floating(w, name, loc, "weight");
   KILN_CHECK((x.dim() == n + 1 || x.dim() == n + 2) && w.dim() == n + 2, invalid,
              "{} ({}): got x {} and weight {}, expected {} (or {} without a batch) and {} dims", name,
              loc.str(), x.type_str(), w.type_str(), n + 2, n + 1, n + 2);
@@ -346,10 +346,11 @@ Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step, Loc 
   constexpr const char* kName = "unfold_dim";
   require(x, kName, loc);
   const int64_t d = wrap_dim(dim, x.dim(), kName, loc);
-  KILN_CHECK(x.dim() > 0 && size >= 1 && step >= 1 && size <= x.size(d), invalid,
-             "unfold_dim ({}): got size {} and step {} for dim {} of {}, expected at least 1, and no window "
-             "larger than the dim",
-             loc.str(), size, step, d, x.type_str());
+  KILN_CHECK(
+      x.dim() > 0 && size >= 1 && step >= 1 && size <= x.size(d), invalid,
+      "unfold_dim ({}): got size {} and step {} for dim {} of x {}, expected at least 1, and no window "
+      "larger than the dim",
+      loc.str(), size, step, d, x.type_str());
   return call(kName, loc, {&x}, {d, size, step}, {}, [&](const auto&) {
     const Tensor w = windows(x, d, size, step, 1);
     Ints order = range(0, d + 1);

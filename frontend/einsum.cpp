@@ -86,7 +86,7 @@ Equation parse(std::string_view equation, const std::vector<Tensor>& tensors, Lo
     const bool dots = std::find(labels.begin(), labels.end(), kEllipsis) != labels.end();
     const int64_t named = static_cast<int64_t>(labels.size()) - dots, rank = tensors[i].dim();
     KILN_CHECK(dots ? named <= rank : named == rank, invalid,
-               "einsum ({}): '{}' names {} dims of operand {}, {}", loc.str(), equation, named, i + 1,
+               "einsum ({}): '{}' names {} dims, got tensors[{}] {}", loc.str(), equation, named, i,
                tensors[i].type_str());
     labels = with_dots_as(labels, rank - named);
     widest = std::max(widest, rank - named);
@@ -110,14 +110,15 @@ std::map<Label, int64_t> label_sizes(const Equation& e, const std::vector<Tensor
     for (size_t d = 0; d < e.operands[i].size(); ++d) {
       const int64_t n = tensors[i].sizes()[d];
       const auto [at, first] = own.emplace(e.operands[i][d], n);
-      KILN_CHECK(first || at->second == n, invalid, "einsum ({}): a label of '{}' stands for {} and {} in {}",
-                 loc.str(), equation, at->second, n, tensors[i].type_str());
+      KILN_CHECK(first || at->second == n, invalid,
+                 "einsum ({}): a label of '{}' stands for {} and {} in tensors[{}] {}", loc.str(), equation,
+                 at->second, n, i, tensors[i].type_str());
     }
     for (const auto& [label, n] : own) {
       int64_t& size = sizes.emplace(label, n).first->second;
       KILN_CHECK(size == n || size == 1 || n == 1, invalid,
-                 "einsum ({}): a label of '{}' stands for {} and, in {}, for {}", loc.str(), equation, size,
-                 tensors[i].type_str(), n);
+                 "einsum ({}): a label of '{}' stands for {} and, in tensors[{}] {}, for {}", loc.str(),
+                 equation, size, i, tensors[i].type_str(), n);
       if (size == 1) size = n;
     }
   }
@@ -221,18 +222,18 @@ Tensor einsum_body(const Equation& e, Operands tensors, const std::map<Label, in
 }  // namespace
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& tensors, Loc loc) {
-  KILN_CHECK(!tensors.empty(), invalid, "einsum ({}): no tensors", loc.str());
+  require_all(tensors, "einsum", loc);
   std::vector<const Tensor*> operands;
   for (const Tensor& t : tensors) operands.push_back(&t);
-  for (const Tensor& t : tensors) require(t, "einsum", loc);
   const Equation e = parse(equation, tensors, loc);
   const std::map<Label, int64_t> sizes = label_sizes(e, tensors, equation, loc);
   const Sizes text(equation.begin(), equation.end());
   return call({"einsum", loc, operands, text, {}}, [&](Operands in, const auto&) {
-    for (const Tensor* t : in)
-      KILN_CHECK(t->dtype() == in[0]->dtype() && t->dtype() != DType::boolean, invalid,
-                 "einsum ({}): got {} beside {}, expected numbers of one dtype (cast with to())", loc.str(),
-                 t->type_str(), in[0]->type_str());
+    for (size_t i = 0; i < in.size(); ++i)
+      KILN_CHECK(in[i]->dtype() == in[0]->dtype() && in[i]->dtype() != DType::boolean, invalid,
+                 "einsum ({}): got tensors[{}] {} beside tensors[0] {}, expected numbers of one dtype (cast "
+                 "with to())",
+                 loc.str(), i, in[i]->type_str(), in[0]->type_str());
     return einsum_body(e, in, sizes);
   });
 }

@@ -29,11 +29,12 @@ Tensor scaled(const Tensor& x, double by) { return mul2(x, lit(x, by)); }
 /// `body(a, b)` on operands of one floating dtype and shape.
 template <typename Body>
 Tensor floating_pair(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
-  return binary_call(name, a, b, [&](const Tensor& x, const Tensor& y) {
+  const auto on_one_shape = [&](const Tensor& x, const Tensor& y) {
     const Sizes shape = broadcast_shapes(x, y, name, a.loc);
     const DType t = result_type(x, y), f = is_floating(t) ? t : DType::f32;
     return body(expand_to(cast_to(x, f), shape), expand_to(cast_to(y, f), shape));
-  });
+  };
+  return binary_call(name, a, b, on_one_shape, {"x", "y"});
 }
 
 Tensor infinite(const Tensor& x) { return compare(op("eq"), unary(op("abs"), x), INFINITY); }
@@ -52,7 +53,10 @@ Tensor frac(const Tensor& x, Loc loc) {
   return unary_call("frac", x, loc, [](const Tensor& t) { return sub2(t, unary(op("trunc"), t)); });
 }
 
-Tensor sgn(const Tensor& x, Loc loc) { return sign(x, loc); }
+Tensor sgn(const Tensor& x, Loc loc) {
+  require(x, "sgn", loc);
+  return sign(x, loc);
+}
 
 Tensor isfinite(const Tensor& x, Loc loc) {
   return unary_call("isfinite", x, loc, [](const Tensor& t) {
@@ -154,6 +158,9 @@ Tensor rad2deg(const Tensor& x, Loc loc) {
 }
 
 Tensor rsub(const TensorArg& a, const TensorArg& b, Scalar alpha) {
+  for (const auto& [t, arg] : {std::pair{a.tensor, "a"}, std::pair{b.tensor, "b"}})
+    if (t) require(*t, "rsub", a.loc, arg);
+  require_broadcast({{a.tensor, "a"}, {b.tensor, "b"}}, "rsub", a.loc);
   if (alpha.is_int && alpha.i == 1) return sub(b, a);
   return sub(b, TensorArg(mul(a, TensorArg(alpha, a.loc)), a.loc));
 }
@@ -169,9 +176,10 @@ Tensor limited(const Tensor& x, const Tensor& bound, Op beyond) {
 
 Tensor clamp(const Tensor& x, const Tensor& lo, const Tensor& hi, Loc loc) {
   require(x, "clamp", loc);
-  KILN_CHECK(lo.defined() || hi.defined(), invalid, "clamp ({}): got neither a lower nor an upper bound",
+  KILN_CHECK(lo.defined() || hi.defined(), invalid, "clamp ({}): got neither lo nor hi, expected a bound",
              loc.str());
   return call("clamp", loc, {&x, &lo, &hi}, {}, {}, [&](const auto&) {
+    require_broadcast({{&x, "x"}, {&lo, "lo"}, {&hi, "hi"}}, "clamp", loc);
     Sizes shape = x.sizes();
     DType t = x.dtype();
     Tensor y = x;
@@ -188,8 +196,12 @@ Tensor clamp(const Tensor& x, const Tensor& lo, const Tensor& hi, Loc loc) {
   });
 }
 
-Tensor clamp_min(const Tensor& x, double lo, Loc loc) { return clamp(x, lo, std::nullopt, loc); }
-Tensor clamp_max(const Tensor& x, double hi, Loc loc) { return clamp(x, std::nullopt, hi, loc); }
+Tensor clamp_min(const Tensor& x, double lo, Loc loc) {
+  return detail::clamp("clamp_min", x, lo, std::nullopt, loc);
+}
+Tensor clamp_max(const Tensor& x, double hi, Loc loc) {
+  return detail::clamp("clamp_max", x, std::nullopt, hi, loc);
+}
 
 namespace {
 Tensor number_before_nan(const char* name, Op better, Op whole, const TensorArg& a, const TensorArg& b) {
@@ -259,13 +271,14 @@ Tensor xlogy(const TensorArg& x, const TensorArg& y) {
 }
 
 Tensor heaviside(const TensorArg& x, const TensorArg& values) {
-  return binary_call("heaviside", x, values, [&](const Tensor& a, const Tensor& b) {
+  const auto body = [&](const Tensor& a, const Tensor& b) {
     const DType t = result_type(a, b);
     const Sizes shape = broadcast_shapes(a, b, "heaviside", x.loc);
     const Tensor p = expand_to(cast_to(a, t), shape), at_zero = compare(op("eq"), p, 0);
     return select3(at_zero, constant_of(expand_to(cast_to(b, t), shape)),
                    cast_to(compare(op("gt"), p, 0), t));
-  });
+  };
+  return binary_call("heaviside", x, values, body, {"x", "values"});
 }
 
 Tensor copysign(const TensorArg& x, const TensorArg& y) {
@@ -280,10 +293,13 @@ namespace {
 /// x + value * o(a, b).
 Tensor add_scaled(const char* name, Op o, const Tensor& x, const Tensor& a, const Tensor& b, Scalar value,
                   Loc loc) {
-  for (const Tensor* t : {&x, &a, &b}) require(*t, name, loc);
+  require(x, name, loc);
+  require(a, name, loc, "a");
+  require(b, name, loc, "b");
   require_fits(value, x.dtype(), name, loc);
   return call(name, loc, {&x, &a, &b}, {}, {value},
               [&](const Tensor& x, const Tensor& a, const Tensor& b, const std::vector<Tensor>& s) {
+                require_broadcast({{&x, "x"}, {&a, "a"}, {&b, "b"}}, name, loc);
                 const Tensor term = binary(o, a, b, loc);
                 return binary(op("add"), x, mul2(term, cast_to(s[0], term.dtype())), loc);
               });
@@ -295,22 +311,25 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value, 
 }
 
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value, Loc loc) {
-  for (const Tensor* t : {&x, &a, &b}) require(*t, "addcdiv", loc);
+  require(x, "addcdiv", loc);
+  require(a, "addcdiv", loc, "a");
+  require(b, "addcdiv", loc, "b");
   KILN_CHECK(is_floating(result_type(a, b)), invalid,
-             "addcdiv ({}): got {} / {}, expected a floating operand (cast one with to())", loc.str(),
+             "addcdiv ({}): got a {} and b {}, expected a floating one (cast one with to())", loc.str(),
              a.type_str(), b.type_str());
   return add_scaled("addcdiv", op("div"), x, a, b, value, loc);
 }
 
 Tensor lerp(const Tensor& start, const Tensor& end, const TensorArg& weight) {
   const Loc loc = weight.loc;
-  require_floating(start, "lerp", loc);
-  require(end, "lerp", loc);
-  if (weight.tensor) require(*weight.tensor, "lerp", loc);
+  require_floating(start, "lerp", loc, "start");
+  require(end, "lerp", loc, "end");
+  if (weight.tensor) require(*weight.tensor, "lerp", loc, "weight");
   const Tensor* operands[] = {&start, &end, weight.tensor};
   std::vector<Scalar> scalars;
   if (!weight.tensor) scalars.push_back(weight.scalar);
   return call({"lerp", loc, operands, {}, scalars}, [&](const std::vector<Tensor>& s) {
+    require_broadcast({{&start, "start"}, {&end, "end"}, {weight.tensor, "weight"}}, "lerp", loc);
     const Tensor w = cast_to(weight.tensor ? *weight.tensor : s[0], start.dtype());
     const Tensor way = binary(op("sub"), end, start, loc);
     // From the nearer end: exact at both.
@@ -323,11 +342,11 @@ Tensor lerp(const Tensor& start, const Tensor& end, const TensorArg& weight) {
 
 namespace {
 Tensor bits(const char* name, Op o, const TensorArg& a, const TensorArg& b, bool shift) {
-  for (const TensorArg* t : {&a, &b}) {
+  for (const auto& [t, arg] : {std::pair{&a, "a"}, std::pair{&b, "b"}}) {
     const bool fits = t->tensor ? !t->tensor->defined() || (!is_floating(t->tensor->dtype()) &&
                                                             !(shift && t->tensor->dtype() == DType::boolean))
                                 : t->scalar.is_int;
-    KILN_CHECK(fits, invalid, "{} ({}): got {}, expected integers{}", name, a.loc.str(),
+    KILN_CHECK(fits, invalid, "{} ({}): got {} {}, expected integers{}", name, a.loc.str(), arg,
                t->tensor ? t->tensor->type_str() : fmt::format("{}", t->scalar.d), shift ? "" : " or bool");
   }
   return binary_call(name, a, b, [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
@@ -336,7 +355,7 @@ Tensor bits(const char* name, Op o, const TensorArg& a, const TensorArg& b, bool
 
 Tensor bitwise_not(const Tensor& x, Loc loc) {
   require(x, "bitwise_not", loc);
-  KILN_CHECK(!is_floating(x.dtype()), invalid, "bitwise_not ({}): got {}, expected integers or bool",
+  KILN_CHECK(!is_floating(x.dtype()), invalid, "bitwise_not ({}): got x {}, expected integers or bool",
              loc.str(), x.type_str());
   return unary_call("bitwise_not", x, loc, [](const Tensor& t) {
     return t.dtype() == DType::boolean ? no(t) : unary(op("bitwise_not"), t);
@@ -358,14 +377,22 @@ Tensor bitwise_right_shift(const TensorArg& a, const TensorArg& b) {
   return bits("bitwise_right_shift", op("shift_right"), a, b, true);
 }
 
-Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan, Loc loc) {
-  require(a, "isclose", loc);
-  require(b, "isclose", loc);
-  KILN_CHECK(a.dtype() == b.dtype(), invalid,
-             "isclose ({}): dtypes differ; got {} and {} (cast one with to())", loc.str(), a.type_str(),
-             b.type_str());
-  KILN_CHECK(rtol >= 0 && atol >= 0, invalid, "isclose ({}): got rtol {} and atol {}, expected none below 0",
+namespace {
+void check_pair(const char* name, const Tensor& a, const Tensor& b, Loc loc) {
+  require(a, name, loc, "a");
+  require(b, name, loc, "b");
+  require_one_dtype({{&a, "a"}, {&b, "b"}}, name, loc);
+}
+void check_close(const char* name, const Tensor& a, const Tensor& b, double rtol, double atol, Loc loc) {
+  check_pair(name, a, b, loc);
+  require_broadcast({{&a, "a"}, {&b, "b"}}, name, loc);
+  KILN_CHECK(rtol >= 0 && atol >= 0, invalid, "{} ({}): got rtol {} and atol {}, expected none below 0", name,
              loc.str(), rtol, atol);
+}
+}  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan, Loc loc) {
+  check_close("isclose", a, b, rtol, atol, loc);
   return call("isclose", loc, {&a, &b}, {equal_nan}, {rtol, atol}, [&](const std::vector<Tensor>& s) {
     Tensor same = binary(op("eq"), a, b, loc);
     const DType wide = a.dtype() == DType::f64 || !is_floating(a.dtype()) ? DType::f64 : DType::f32;
@@ -380,14 +407,12 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan, Loc loc) {
+  check_close("allclose", a, b, rtol, atol, loc);
   return all(isclose(a, b, rtol, atol, equal_nan, loc), {}, false, loc).item(loc) != 0;
 }
 
 bool equal(const Tensor& a, const Tensor& b, Loc loc) {
-  require(a, "equal", loc);
-  require(b, "equal", loc);
-  KILN_CHECK(a.dtype() == b.dtype(), invalid, "equal ({}): dtypes differ; got {} and {} (cast one with to())",
-             loc.str(), a.type_str(), b.type_str());
+  check_pair("equal", a, b, loc);
   if (a.sizes() != b.sizes()) return false;
   return all(eq(TensorArg(a, loc), TensorArg(b, loc)), {}, false, loc).item(loc) != 0;
 }

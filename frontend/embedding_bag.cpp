@@ -93,8 +93,8 @@ Tensor ragged_bags(const Tensor& ids, const Tensor& weight, const Tensor& offset
 Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets,
                      const EmbeddingBagOptions& o, const Tensor& scale, Loc loc) {
   constexpr const char* kName = "embedding_bag";
-  require_index(ids, kName, loc);
-  require_floating(weight, kName, loc);
+  require_index(ids, kName, loc, "ids");
+  require_floating(weight, kName, loc, "weight");
   KILN_CHECK(
       weight.dim() == 2 && (offsets.defined() ? ids.dim() == 1 : ids.dim() == 2), invalid,
       "embedding_bag ({}): got ids {}, weight {}{}, expected ids [bags, n], or [all] with offsets, and "
@@ -116,23 +116,22 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   if (o.padding_idx) padding = given < 0 ? given + n : given;
   int64_t bags = 0;
   if (offsets.defined()) {
-    require_index(offsets, kName, loc);
+    require_index(offsets, kName, loc, "offsets");
     KILN_CHECK(offsets.dim() == 1 && offsets.numel() >= o.include_last_offset, invalid,
                "embedding_bag ({}): got offsets {}, expected [bags{}]", loc.str(), offsets.type_str(),
                o.include_last_offset ? " + 1" : "");
     bags = offsets.numel() - o.include_last_offset;
   }
-  return call(kName, loc, {&ids, &weight, &offsets, &scale},
-              {static_cast<int64_t>(o.mode), padding.value_or(-1), o.include_last_offset}, {},
-              [&](const auto&) {
-                check_indices(ids, n, kName, loc);
-                if (!offsets.defined()) return dense_bags(ids, weight, o, scale, padding);
-                check_indices(offsets, ids.numel() + 1, kName, loc);
-                const Tensor first = cut(offsets, 0, 0, std::min<int64_t>(offsets.numel(), 1));
-                check_elements(first, binary(op("ne"), first, number(first, 0)), 1, kName, loc,
-                               "the first offset", "0");
-                return ragged_bags(ids, weight, offsets, bags, o, scale, padding);
-              });
+  return call(
+      kName, loc, {&ids, &weight, &offsets, &scale},
+      {static_cast<int64_t>(o.mode), padding.value_or(-1), o.include_last_offset}, {}, [&](const auto&) {
+        check_indices(ids, n, kName, loc, "ids", ", the rows of weight " + weight.type_str());
+        if (!offsets.defined()) return dense_bags(ids, weight, o, scale, padding);
+        check_indices(offsets, ids.numel() + 1, kName, loc, "offsets");
+        const Tensor first = cut(offsets, 0, 0, std::min<int64_t>(offsets.numel(), 1));
+        check_elements(first, binary(op("ne"), first, number(first, 0)), 1, kName, loc, "offsets[0]", "0");
+        return ragged_bags(ids, weight, offsets, bags, o, scale, padding);
+      });
 }
 
 }  // namespace kiln

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "frontend/functional_detail.h"
+#include "frontend/index_detail.h"
 #include "frontend/state.h"
 
 namespace kiln {
@@ -102,12 +103,11 @@ Sizes normalized_dims(const Tensor& x, const Sizes& shape, const Tensor& w, cons
   require_floating(x, name, loc);
   const auto n = static_cast<int64_t>(shape.size());
   const bool fits = n > 0 && n <= x.dim() && std::equal(shape.begin(), shape.end(), x.sizes().end() - n);
-  KILN_CHECK(fits, invalid, "{} ({}): the last dims of {} are not [{}]", name, loc.str(), x.type_str(),
-             fmt::join(shape, ","));
-  for (const Tensor* p : {&w, &b})
-    KILN_CHECK(!p->defined() || p->sizes() == shape, invalid,
-               "{} ({}): got a parameter of {} for the shape [{}]", name, loc.str(), p->type_str(),
-               fmt::join(shape, ","));
+  KILN_CHECK(fits, invalid, "{} ({}): the last dims of x {} are not normalized_shape [{}]", name, loc.str(),
+             x.type_str(), fmt::join(shape, ","));
+  for (const auto& [p, arg] : {std::pair{&w, "weight"}, std::pair{&b, "bias"}})
+    KILN_CHECK(!p->defined() || p->sizes() == shape, invalid, "{} ({}): got {} {}, expected [{}] for x {}",
+               name, loc.str(), arg, p->type_str(), fmt::join(shape, ","), x.type_str());
   Sizes dims;
   for (int64_t d = x.dim() - n; d < x.dim(); ++d) dims.push_back(d);
   return dims;
@@ -167,15 +167,16 @@ Tensor rms_norm(const Tensor& x, Sizes shape, const Tensor& w, std::optional<dou
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc) {
   require(x, "linear", loc);
-  require(weight, "linear", loc);
+  require(weight, "linear", loc, "weight");
   KILN_CHECK(x.dim() >= 1 && (weight.dim() == 2 || weight.dim() == 1) && x.size(-1) == weight.size(-1),
              invalid,
              "linear ({}): got x {} and weight {}, expected x [..., in] and weight [out, in] of one dtype",
              loc.str(), x.type_str(), weight.type_str());
   const bool bias_fits =
       !bias.defined() || (weight.dim() == 2 ? bias.sizes() == Sizes{weight.size(0)} : bias.numel() == 1);
-  KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}", loc.str(), bias.type_str(),
-             weight.type_str());
+  KILN_CHECK(bias_fits, invalid, "linear ({}): got bias {} for weight {}, expected {}", loc.str(),
+             bias.type_str(), weight.type_str(),
+             weight.dim() == 2 ? fmt::format("[{}]", weight.size(0)) : "one element");
   return call("linear", loc, {&x, &weight, &bias}, {}, {},
               [&](const Tensor& x, const Tensor& weight, const Tensor& bias, const auto&) {
                 KILN_CHECK(x.dtype() == weight.dtype(), invalid,
@@ -189,18 +190,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Loc loc
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding_idx, Loc loc) {
-  require(ids, "embedding", loc);
-  require(weight, "embedding", loc);
-  KILN_CHECK(weight.dim() == 2 && (ids.dtype() == DType::i64 || ids.dtype() == DType::i32), invalid,
-             "embedding ({}): got ids {} and weight {}, expected integer ids and weight [n, d]", loc.str(),
-             ids.type_str(), weight.type_str());
+  require_index(ids, "embedding", loc, "ids");
+  require(weight, "embedding", loc, "weight");
+  KILN_CHECK(weight.dim() == 2, invalid, "embedding ({}): got weight {}, expected [n, d]", loc.str(),
+             weight.type_str());
   const int64_t n = weight.size(0), given = padding_idx.value_or(-1);
   KILN_CHECK(!padding_idx || (given >= -n && given < n), invalid,
              "embedding ({}): padding_idx {} is outside the {} rows of weight {}", loc.str(), given, n,
              weight.type_str());
   const int64_t padding = !padding_idx ? -1 : given < 0 ? given + n : given;
   return call("embedding", loc, {&ids, &weight}, {padding}, {}, [&](const auto&) {
-    check_indices(ids, n, "embedding", loc);
+    check_indices(ids, n, "embedding", loc, "ids", ", the rows of weight " + weight.type_str());
     const Tensor rows = apply(op("take"), {&weight, &ids}, {int64_t{0}});
     if (!padding_idx) return rows;
     Tensor constant_rows;
@@ -268,7 +268,8 @@ void check_mask(const Tensor& q, const Tensor& k, const Tensor& mask, Loc loc) {
 
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                      const AttentionOptions& o, Loc loc) {
-  for (const Tensor* t : {&q, &k, &v}) require_floating(*t, "scaled_dot_product_attention", loc);
+  for (const auto& [t, arg] : {std::pair{&q, "q"}, std::pair{&k, "k"}, std::pair{&v, "v"}})
+    require_floating(*t, "scaled_dot_product_attention", loc, arg);
   const bool shapes = q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && q.size(-1) == k.size(-1) &&
                       k.size(-2) == v.size(-2);
   KILN_CHECK(shapes, invalid,

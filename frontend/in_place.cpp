@@ -4,8 +4,8 @@
 
 #include "frontend/device.h"
 #include "frontend/elementwise.h"
+#include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
-#include "frontend/ops_index.h"
 
 namespace kiln {
 
@@ -13,17 +13,18 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 
 namespace {
 
-using Others = std::initializer_list<const Tensor*>;
+using Others = std::initializer_list<Arg>;
 
 void check_target(const Tensor& self, Others others, const char* name, Loc loc) {
-  require(self, name, loc);
-  for (const Tensor* other : others) {
-    require(*other, name, loc);
-    KILN_CHECK(broadcast_shapes(self, *other, name, loc) == self.sizes(), invalid,
-               "{} ({}): {} does not broadcast into {}", name, loc.str(), other->type_str(), self.type_str());
-    KILN_CHECK(other->device() == self.device() || is_number(*other->impl()), invalid,
-               "{} ({}): {} does not go into {} (move it with .to())", name, loc.str(), other->type_str(),
+  require(self, name, loc, "self");
+  for (const auto& [other, arg] : others) {
+    require(*other, name, loc, arg);
+    KILN_CHECK(broadcast_shapes(self, *other, name, loc, {"self", arg}) == self.sizes(), invalid,
+               "{} ({}): {} {} does not broadcast into self {}", name, loc.str(), arg, other->type_str(),
                self.type_str());
+    KILN_CHECK(other->device() == self.device() || is_number(*other->impl()), invalid,
+               "{} ({}): {} {} does not go into self {} (move it with .to())", name, loc.str(), arg,
+               other->type_str(), self.type_str());
   }
 }
 
@@ -33,13 +34,13 @@ Tensor& in_place(const char* name, Loc loc, Tensor& self, Others others, std::ve
                  Body&& update, std::initializer_list<int64_t> ints = {}) {
   check_target(self, others, name, loc);
   std::vector<const Tensor*> operands{&self};
-  operands.insert(operands.end(), others.begin(), others.end());
+  for (const Arg& other : others) operands.push_back(other.tensor);
   call_many(name, loc, operands, {ints.begin(), ints.size()}, scalars, [&](const std::vector<Tensor>& s) {
     const Tensor value = update(s);
     const bool kind_fits = is_floating(self.dtype()) || !is_floating(value.dtype());
     KILN_CHECK(kind_fits && (self.dtype() != DType::boolean || value.dtype() == DType::boolean), invalid,
-               "{} ({}): a {} result does not go into {}", name, loc.str(), dtype_name(value.dtype()),
-               self.type_str());
+               "{} ({}): a {} result does not go into self {} (cast it with to())", name, loc.str(),
+               dtype_name(value.dtype()), self.type_str());
     assign(self, expand_to(cast_to(value, self.dtype()), self.sizes()));
     return std::vector<Tensor>{self};
   });
@@ -62,16 +63,18 @@ Tensor& floating_in_place(const char* name, Op o, Tensor& self, Loc loc) {
 }
 
 /// self o other; division makes integers floating.
-Tensor& pair_in_place(const char* name, Op o, Tensor& self, const Tensor& other, Loc loc) {
-  return in_place(name, loc, self, {&other}, {}, [&](const auto&) {
+Tensor& pair_in_place(const char* name, Op o, Tensor& self, const Tensor& other, Loc loc,
+                      const char* arg = "other") {
+  return in_place(name, loc, self, {{&other, arg}}, {}, [&](const auto&) {
     const Tensor x = before_write(self), y = other.impl() == self.impl() ? x : other;
     const bool quotient = o.id == op("div").id && !is_floating(result_type(x, y));
     return binary(o, quotient ? floating(x) : x, quotient ? floating(y) : y, loc);
   });
 }
-Tensor& number_in_place(const char* name, Op o, Tensor& self, Scalar number, Loc loc) {
-  require(self, name, loc);
-  if (number.is_int) require_fits(number, self.dtype(), name, loc);
+Tensor& number_in_place(const char* name, Op o, Tensor& self, Scalar number, Loc loc,
+                        const char* arg = "number") {
+  require(self, name, loc, "self");
+  if (number.is_int) require_fits(number, self.dtype(), name, loc, arg);
   return in_place(name, loc, self, {}, {number}, [&](const std::vector<Tensor>& s) {
     // Sums are not differentiated by what they read.
     const bool reads = o.id != op("add").id && o.id != op("sub").id;
@@ -84,18 +87,19 @@ Tensor& number_in_place(const char* name, Op o, Tensor& self, Scalar number, Loc
 /// self + sign * alpha * other.
 Tensor& sum_in_place(const char* name, Op o, Tensor& self, const Tensor& other, double alpha, Loc loc) {
   if (other.defined() && !is_floating(other.dtype())) {
-    KILN_CHECK(alpha == std::trunc(alpha), invalid, "{} ({}): alpha is {} for {}, expected a whole number",
-               name, loc.str(), alpha, other.type_str());
-    require_fits(alpha, other.dtype(), name, loc);
+    KILN_CHECK(alpha == std::trunc(alpha), invalid,
+               "{} ({}): alpha is {} for other {}, expected a whole number", name, loc.str(), alpha,
+               other.type_str());
+    require_fits(alpha, other.dtype(), name, loc, "alpha");
   }
-  return in_place(name, loc, self, {&other}, {alpha}, [&](const std::vector<Tensor>& s) {
+  return in_place(name, loc, self, {{&other, "other"}}, {alpha}, [&](const std::vector<Tensor>& s) {
     return binary(o, self, binary(op("mul"), other, cast_to(s[0], other.dtype())), loc);
   });
 }
 
 Tensor& add_term_in_place(const char* name, Op o, Tensor& self, const Tensor& a, const Tensor& b,
                           double value, Loc loc) {
-  return in_place(name, loc, self, {&a, &b}, {value}, [&](const std::vector<Tensor>& s) {
+  return in_place(name, loc, self, {{&a, "a"}, {&b, "b"}}, {value}, [&](const std::vector<Tensor>& s) {
     const Tensor x = before_write(self), p = a.impl() == self.impl() ? x : a,
                  q = b.impl() == self.impl() ? x : b, term = binary(o, p, q, loc);
     return binary(op("add"), x, mul2(term, cast_to(s[0], term.dtype())), loc);
@@ -110,9 +114,14 @@ std::vector<Scalar> with_draws(std::vector<Scalar> numbers, int count) {
 
 }  // namespace
 
+Tensor& detail::write(const char* name, Tensor& self, const Tensor& value, Loc loc) {
+  return in_place(name, loc, self, {{&value, "x"}}, {}, [&](const auto&) { return value; });
+}
+
 Tensor& Tensor::copy_(const Tensor& src, Loc loc) {
   if (defined() && src.defined() && src.device() != device()) return copy_(src.to(device(), loc), loc);
-  return in_place("copy_", loc, *this, {&src}, {}, [&](const auto&) { return cast_to(src, dtype()); });
+  return in_place("copy_", loc, *this, {{&src, "src"}}, {},
+                  [&](const auto&) { return cast_to(src, dtype()); });
 }
 Tensor& Tensor::add_(const Tensor& other, double alpha, Loc loc) {
   return sum_in_place("add_", op("add"), *this, other, alpha, loc);
@@ -125,15 +134,21 @@ Tensor& Tensor::sub_(Scalar n, Loc loc) { return number_in_place("sub_", op("sub
 Tensor& Tensor::mul_(const Tensor& other, Loc loc) {
   return pair_in_place("mul_", op("mul"), *this, other, loc);
 }
-Tensor& Tensor::mul_(Scalar n, Loc loc) { return number_in_place("mul_", op("mul"), *this, n, loc); }
+Tensor& Tensor::mul_(Scalar n, Loc loc) {
+  return number_in_place("mul_", op("mul"), *this, n, loc, "factor");
+}
 Tensor& Tensor::div_(const Tensor& other, Loc loc) {
   return pair_in_place("div_", op("div"), *this, other, loc);
 }
-Tensor& Tensor::div_(Scalar n, Loc loc) { return number_in_place("div_", op("div"), *this, n, loc); }
-Tensor& Tensor::pow_(const Tensor& exponent, Loc loc) {
-  return pair_in_place("pow_", op("pow"), *this, exponent, loc);
+Tensor& Tensor::div_(Scalar n, Loc loc) {
+  return number_in_place("div_", op("div"), *this, n, loc, "divisor");
 }
-Tensor& Tensor::pow_(Scalar n, Loc loc) { return number_in_place("pow_", op("pow"), *this, n, loc); }
+Tensor& Tensor::pow_(const Tensor& exponent, Loc loc) {
+  return pair_in_place("pow_", op("pow"), *this, exponent, loc, "exponent");
+}
+Tensor& Tensor::pow_(Scalar n, Loc loc) {
+  return number_in_place("pow_", op("pow"), *this, n, loc, "exponent");
+}
 Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value, Loc loc) {
   return add_term_in_place("addcmul_", op("mul"), *this, a, b, value, loc);
 }
@@ -141,44 +156,48 @@ Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value, Loc loc
   return add_term_in_place("addcdiv_", op("div"), *this, a, b, value, loc);
 }
 Tensor& Tensor::lerp_(const Tensor& end, double weight, Loc loc) {
-  return in_place("lerp_", loc, *this, {&end}, {weight}, [&](const std::vector<Tensor>& s) {
+  return in_place("lerp_", loc, *this, {{&end, "end"}}, {weight}, [&](const std::vector<Tensor>& s) {
     const Tensor x = before_write(*this);
     return add2(x, mul2(sub2(end, x), cast_to(s[0], x.dtype())));
   });
 }
 Tensor& Tensor::clamp_(std::optional<double> lo, std::optional<double> hi, Loc loc) {
-  require(*this, "clamp_", loc);
+  require(*this, "clamp_", loc, "self");
   // Each bound is an event: clamp says what it may be.
-  const Tensor limited = kiln::clamp(before_write(*this), lo, hi, loc);
-  return in_place("clamp_", loc, *this, {&limited}, {}, [&](const auto&) { return limited; });
+  const Tensor limited = detail::clamp("clamp_", before_write(*this), lo, hi, loc);
+  return write("clamp_", *this, limited, loc);
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value, Loc loc) {
-  require(*this, "masked_fill_", loc);
-  require(mask, "masked_fill_", loc);
-  KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_fill_ ({}): the mask is {}, expected bool",
-             loc.str(), mask.type_str());
+  require(*this, "masked_fill_", loc, "self");
+  require_bool(mask, "masked_fill_", loc, "mask");
   require_fits(value, dtype(), "masked_fill_", loc);
-  return in_place("masked_fill_", loc, *this, {&mask}, {value}, [&](const std::vector<Tensor>& s) {
+  return in_place("masked_fill_", loc, *this, {{&mask, "mask"}}, {value}, [&](const std::vector<Tensor>& s) {
     return select3(expand_to(mask, sizes()), cast_to(s[0], dtype()), *this);
   });
 }
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  return copy_(scatter(*this, dim, index, src, loc), loc);
+  constexpr const char* kName = "scatter_";
+  return write(kName, *this, detail::scatter(kName, *this, dim, index, src, loc), loc);
 }
 Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value, Loc loc) {
-  return copy_(scatter(*this, dim, index, value, loc), loc);
+  constexpr const char* kName = "scatter_";
+  return write(kName, *this, detail::scatter(kName, *this, dim, index, value, loc), loc);
 }
 Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  return copy_(kiln::scatter_add(*this, dim, index, src, loc), loc);
+  constexpr const char* kName = "scatter_add_";
+  return write(kName, *this, detail::scatter_add(kName, *this, dim, index, src, loc), loc);
 }
 Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha, Loc loc) {
-  return copy_(kiln::index_add(*this, dim, index, src, alpha, loc), loc);
+  constexpr const char* kName = "index_add_";
+  return write(kName, *this, detail::index_add(kName, *this, dim, index, src, alpha, loc), loc);
 }
 Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  return copy_(index_copy(*this, dim, index, src, loc), loc);
+  constexpr const char* kName = "index_copy_";
+  return write(kName, *this, detail::index_copy(kName, *this, dim, index, src, loc), loc);
 }
 Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, double value, Loc loc) {
-  return copy_(index_fill(*this, dim, index, value, loc), loc);
+  constexpr const char* kName = "index_fill_";
+  return write(kName, *this, detail::index_fill(kName, *this, dim, index, value, loc), loc);
 }
 Tensor& Tensor::fill_(Scalar value, Loc loc) {
   if (defined()) require_fits(value, dtype(), "fill_", loc);
@@ -224,7 +243,7 @@ Tensor& operator/=(Tensor& x, const TensorArg& y) {
 }
 
 Tensor& Tensor::uniform_(double from, double to, Loc loc) {
-  if (defined()) require_floating(*this, "uniform_", loc);
+  if (defined()) require_floating(*this, "uniform_", loc, "self");
   KILN_CHECK(from <= to, invalid, "uniform_ ({}): empty range [{}, {})", loc.str(), from, to);
   return in_place("uniform_", loc, *this, {}, with_draws({from, to}, 1), [&](const std::vector<Tensor>& s) {
     const DType wide = dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -233,7 +252,7 @@ Tensor& Tensor::uniform_(double from, double to, Loc loc) {
   });
 }
 Tensor& Tensor::normal_(double mean, double deviation, Loc loc) {
-  if (defined()) require_floating(*this, "normal_", loc);
+  if (defined()) require_floating(*this, "normal_", loc, "self");
   KILN_CHECK(deviation >= 0, invalid, "normal_ ({}): std is {}, expected none below 0", loc.str(), deviation);
   const std::vector<Scalar> numbers = with_draws({mean, deviation}, 2);
   return in_place("normal_", loc, *this, {}, numbers, [&](const std::vector<Tensor>& s) {

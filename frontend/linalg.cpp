@@ -18,23 +18,23 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 void check_dtypes(const Tensor& a, const Tensor& b, const char* name, Loc loc) {
-  KILN_CHECK(a.dtype() == b.dtype(), invalid, "{} ({}): dtypes differ; got {} x {} (cast one with to())",
-             name, loc.str(), a.type_str(), b.type_str());
+  require_one_dtype({{&a, "a"}, {&b, "b"}}, name, loc);
 }
 
 /// Two operands of these ranks whose inner sizes, and those of the batch, are equal.
 void check_product(const Tensor& a, const Tensor& b, int64_t rank_a, int64_t rank_b, const char* name,
                    Loc loc) {
-  require(a, name, loc);
-  require(b, name, loc);
-  KILN_CHECK(a.dim() == rank_a && b.dim() == rank_b, invalid, "{} ({}): got {} x {}, expected {} and {} dims",
-             name, loc.str(), a.type_str(), b.type_str(), rank_a, rank_b);
+  require(a, name, loc, "a");
+  require(b, name, loc, "b");
+  KILN_CHECK(a.dim() == rank_a && b.dim() == rank_b, invalid,
+             "{} ({}): got a {} and b {}, expected {} and {} dims", name, loc.str(), a.type_str(),
+             b.type_str(), rank_a, rank_b);
   KILN_CHECK(rank_a < 3 || a.size(0) == b.size(0), invalid,
-             "{} ({}): batches differ; got {} x {}, expected {} == {}", name, loc.str(), a.type_str(),
+             "{} ({}): batches differ; got a {} and b {}, expected {} == {}", name, loc.str(), a.type_str(),
              b.type_str(), a.size(0), b.size(0));
   const int64_t ka = a.size(-1), kb = b.size(rank_b == 1 ? 0 : -2);
-  KILN_CHECK(ka == kb, invalid, "{} ({}): inner dims differ; got {} x {}, expected {} == {}", name, loc.str(),
-             a.type_str(), b.type_str(), ka, kb);
+  KILN_CHECK(ka == kb, invalid, "{} ({}): inner dims differ; got a {} and b {}, expected {} == {}", name,
+             loc.str(), a.type_str(), b.type_str(), ka, kb);
 }
 
 /// beta * x + alpha * product(), of the given sizes.
@@ -46,19 +46,17 @@ Tensor sum_with_product(const char* name, const Tensor& x, const Tensor& a, cons
   bool fits = x.dim() <= static_cast<int64_t>(sizes.size());
   for (int64_t d = 1; fits && d <= x.dim(); ++d)
     fits = x.size(-d) == 1 || x.size(-d) == sizes[sizes.size() - static_cast<size_t>(d)];
-  KILN_CHECK(fits, invalid, "{} ({}): {} does not broadcast to the product [{}] of {} x {}", name, loc.str(),
-             x.type_str(), fmt::join(sizes, ","), a.type_str(), b.type_str());
-  for (const Scalar* s : {&beta, &alpha})
-    KILN_CHECK(is_floating(x.dtype()) || s->d == std::trunc(s->d), invalid,
-               "{} ({}): got {} for {}, expected a whole number", name, loc.str(), s->d, x.type_str());
+  KILN_CHECK(fits, invalid, "{} ({}): x {} does not broadcast to the product [{}] of a {} and b {}", name,
+             loc.str(), x.type_str(), fmt::join(sizes, ","), a.type_str(), b.type_str());
+  for (const auto& [what, s] : {std::pair{"beta", beta}, std::pair{"alpha", alpha}})
+    KILN_CHECK(is_floating(x.dtype()) || s.d == std::trunc(s.d), invalid,
+               "{} ({}): {} is {}, expected a whole number for x {}", name, loc.str(), what, s.d,
+               x.type_str());
   // Factors of 0 and 1 are structure: the one does not read x, the other does not multiply.
   const bool none = beta.d == 0, plain = beta.d == 1, plain_product = alpha.d == 1;
   return call(name, loc, {&x, &a, &b}, {none, plain, plain_product}, {beta, alpha},
               [&](const Tensor& x, const Tensor& a, const Tensor& b, const std::vector<Tensor>& s) {
-                check_dtypes(a, b, name, loc);
-                KILN_CHECK(x.dtype() == a.dtype(), invalid,
-                           "{} ({}): dtypes differ; got {} + {} x {} (cast with to())", name, loc.str(),
-                           x.type_str(), a.type_str(), b.type_str());
+                require_one_dtype({{&x, "x"}, {&a, "a"}, {&b, "b"}}, name, loc);
                 const DType t = x.dtype();
                 Tensor p = product(a, b);
                 if (!plain_product) p = mul2(p, cast_to(s[1], t));
@@ -112,9 +110,9 @@ Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Sca
                           [&](const Tensor& a, const Tensor& b) { return matmul(a, b, loc); });
 }
 Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha, Loc loc) {
-  require(a, "addr", loc);
-  require(b, "addr", loc);
-  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "addr ({}): expected two vectors, got {} and {}",
+  require(a, "addr", loc, "a");
+  require(b, "addr", loc, "b");
+  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "addr ({}): got a {} and b {}, expected two vectors",
              loc.str(), a.type_str(), b.type_str());
   return sum_with_product("addr", x, a, b, beta, alpha, {a.size(0), b.size(0)}, loc,
                           [&](const Tensor& a, const Tensor& b) {
@@ -123,16 +121,16 @@ Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scal
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Sizes& dims_a, const Sizes& dims_b, Loc loc) {
-  require(a, "tensordot", loc);
-  require(b, "tensordot", loc);
-  KILN_CHECK(dims_a.size() == dims_b.size(), invalid, "tensordot ({}): got {} dims of {} and {} of {}",
+  require(a, "tensordot", loc, "a");
+  require(b, "tensordot", loc, "b");
+  KILN_CHECK(dims_a.size() == dims_b.size(), invalid, "tensordot ({}): got {} dims of a {} and {} of b {}",
              loc.str(), dims_a.size(), a.type_str(), dims_b.size(), b.type_str());
   Ints da, db;
   for (size_t i = 0; i < dims_a.size(); ++i) {
     da.push_back(wrap_dim(dims_a[i], a.dim(), "tensordot", loc));
     db.push_back(wrap_dim(dims_b[i], b.dim(), "tensordot", loc));
     KILN_CHECK(a.dim() > 0 && b.dim() > 0 && a.size(da.back()) == b.size(db.back()), invalid,
-               "tensordot ({}): dims {} and {} differ; got {} x {}", loc.str(), dims_a[i], dims_b[i],
+               "tensordot ({}): dims {} and {} differ; got a {} and b {}", loc.str(), dims_a[i], dims_b[i],
                a.type_str(), b.type_str());
   }
   if (!da.empty()) {
@@ -149,10 +147,10 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Sizes& dims_a, const Si
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims, Loc loc) {
-  require(a, "tensordot", loc);
-  require(b, "tensordot", loc);
+  require(a, "tensordot", loc, "a");
+  require(b, "tensordot", loc, "b");
   KILN_CHECK(dims >= 0 && dims <= a.dim() && dims <= b.dim(), invalid,
-             "tensordot ({}): {} dims of {} x {}, expected no more than each has", loc.str(), dims,
+             "tensordot ({}): got {} dims of a {} and b {}, expected no more than each has", loc.str(), dims,
              a.type_str(), b.type_str());
   Sizes da(static_cast<size_t>(dims)), db(static_cast<size_t>(dims));
   std::iota(da.begin(), da.end(), a.dim() - dims);
@@ -161,8 +159,8 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims, Loc loc) {
 }
 
 Tensor kron(const Tensor& a, const Tensor& b, Loc loc) {
-  require(a, "kron", loc);
-  require(b, "kron", loc);
+  require(a, "kron", loc, "a");
+  require(b, "kron", loc, "b");
   return call("kron", loc, {&a, &b}, {}, {}, [&](const auto&) {
     const int64_t rank = std::max(a.dim(), b.dim());
     Sizes outer, inner, joined;
@@ -177,15 +175,16 @@ Tensor kron(const Tensor& a, const Tensor& b, Loc loc) {
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim, Loc loc) {
-  require(a, "cross", loc);
-  require(b, "cross", loc);
-  KILN_CHECK(a.dim() == b.dim(), invalid, "cross ({}): ranks differ; got {} x {}", loc.str(), a.type_str(),
-             b.type_str());
+  require(a, "cross", loc, "a");
+  require(b, "cross", loc, "b");
+  KILN_CHECK(a.dim() == b.dim(), invalid, "cross ({}): ranks differ; got a {} and b {}", loc.str(),
+             a.type_str(), b.type_str());
   const int64_t d = wrap_dim(dim, a.dim(), "cross", loc);
   KILN_CHECK(a.size(d) == 3 && b.size(d) == 3, invalid,
-             "cross ({}): got {} x {}, expected 3 elements in dim {}", loc.str(), a.type_str(), b.type_str(),
-             d);
+             "cross ({}): got a {} and b {}, expected 3 elements in dim {}", loc.str(), a.type_str(),
+             b.type_str(), d);
   return call("cross", loc, {&a, &b}, {d}, {}, [&](const Tensor& a, const Tensor& b, const auto&) {
+    require_broadcast({{&a, "a"}, {&b, "b"}}, "cross", loc);
     const auto product = [&](int64_t by_a, int64_t by_b) {
       return binary(op("mul"), roll(a, {-by_a}, {d}, loc), roll(b, {-by_b}, {d}, loc), loc);
     };
@@ -195,26 +194,28 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim, Loc loc) {
 
 Tensor trace(const Tensor& x, Loc loc) {
   require(x, "trace", loc);
-  KILN_CHECK(x.dim() == 2, invalid, "trace ({}): got {}, expected a matrix", loc.str(), x.type_str());
+  KILN_CHECK(x.dim() == 2, invalid, "trace ({}): got x {}, expected a matrix", loc.str(), x.type_str());
   return sum(diagonal(x, 0, 0, 1, loc), {}, false, loc);
 }
 
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias, Loc loc) {
-  for (const Tensor* t : {&x1, &x2, &weight}) require_floating(*t, "bilinear", loc);
+  require_floating(x1, "bilinear", loc, "x1");
+  require_floating(x2, "bilinear", loc, "x2");
+  require_floating(weight, "bilinear", loc, "weight");
   bool fits = weight.dim() == 3 && x1.dim() >= 1 && x1.dim() == x2.dim();
   fits = fits && x1.size(-1) == weight.size(1) && x2.size(-1) == weight.size(2);
   for (int64_t d = 0; fits && d < x1.dim() - 1; ++d) fits = x1.size(d) == x2.size(d);
   KILN_CHECK(
       fits, invalid,
-      "bilinear ({}): got {}, {} and weight {}, expected [..., i], [..., j] and [o, i, j] of one dtype",
+      "bilinear ({}): got x1 {}, x2 {} and weight {}, expected [..., i], [..., j] and [o, i, j] of one dtype",
       loc.str(), x1.type_str(), x2.type_str(), weight.type_str());
   KILN_CHECK(!bias.defined() || bias.sizes() == Sizes{weight.size(0)}, invalid,
-             "bilinear ({}): got bias {} for weight {}", loc.str(), bias.type_str(), weight.type_str());
+             "bilinear ({}): got bias {} for weight {}, expected [{}]", loc.str(), bias.type_str(),
+             weight.type_str(), weight.size(0));
   return call(
       "bilinear", loc, {&x1, &x2, &weight, &bias}, {}, {},
       [&](const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias, const auto&) {
-        check_dtypes(x1, x2, "bilinear", loc);
-        check_dtypes(x1, weight, "bilinear", loc);
+        require_one_dtype({{&x1, "x1"}, {&x2, "x2"}, {&weight, "weight"}}, "bilinear", loc);
         // [..., o, j], then over j for each of the leading places.
         const Tensor mixed =
             apply(op("dot_general"), {&x1, &weight}, {Ints{}, Ints{}, Ints{x1.dim() - 1}, Ints{1}});
@@ -227,16 +228,18 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p, Loc loc) {
-  require_floating(x1, "cdist", loc);
-  require_floating(x2, "cdist", loc);
+  require_floating(x1, "cdist", loc, "x1");
+  require_floating(x2, "cdist", loc, "x2");
   KILN_CHECK(x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1), invalid,
-             "cdist ({}): got {} and {}, expected [..., n, d] and [..., m, d]", loc.str(), x1.type_str(),
-             x2.type_str());
+             "cdist ({}): got x1 {} and x2 {}, expected [..., n, d] and [..., m, d]", loc.str(),
+             x1.type_str(), x2.type_str());
   KILN_CHECK(p >= 0, invalid, "cdist ({}): p is {}, expected none below 0", loc.str(), p);
   const Norm kind = norm_kind(p);
   return call("cdist", loc, {&x1, &x2}, {static_cast<int64_t>(kind)}, {p},
               [&](const Tensor& x1, const Tensor& x2, const std::vector<Tensor>& s) {
-                const Tensor way = binary(op("sub"), unsqueeze(x1, -2, loc), unsqueeze(x2, -3, loc), loc);
+                const Tensor rows = unsqueeze(x1, -2, loc), columns = unsqueeze(x2, -3, loc);
+                require_broadcast({{&rows, "x1"}, {&columns, "x2"}}, "cdist", loc);
+                const Tensor way = binary(op("sub"), rows, columns, loc);
                 return cast_to(norm_body(wide(way), kind, s[0], {way.dim() - 1}, false), way.dtype());
               });
 }

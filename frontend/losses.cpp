@@ -40,18 +40,22 @@ Sizes sizes_without_classes(const Tensor& x) {
   return s;
 }
 
-void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, const char* name, Loc loc) {
-  require_floating(x, name, loc);
-  require(target, name, loc);
-  KILN_CHECK(x.dim() >= 1, invalid, "{} ({}): got logits {}, expected [n, classes]", name, loc.str(),
+/// `arg`: what x is called.
+void check_targets(const Tensor& x, const Tensor& target, const Tensor& weight, const char* name,
+                   const char* arg, Loc loc) {
+  require_floating(x, name, loc, arg);
+  require(target, name, loc, "target");
+  KILN_CHECK(x.dim() >= 1, invalid, "{} ({}): got {} {}, expected [n, classes]", name, loc.str(), arg,
              x.type_str());
   const bool indices = !is_floating(target.dtype());
   const Sizes expected = indices ? sizes_without_classes(x) : x.sizes();
   KILN_CHECK(target.sizes() == expected, invalid,
-             "{} ({}): got logits {} and target {}, expected a target of [{}]", name, loc.str(), x.type_str(),
-             target.type_str(), fmt::join(expected, ","));
-  KILN_CHECK(!weight.defined() || weight.sizes() == Sizes{x.size(x.dim() == 1 ? 0 : 1)}, invalid,
-             "{} ({}): got class weights {} for logits {}", name, loc.str(), weight.type_str(), x.type_str());
+             "{} ({}): got {} {} and target {}, expected a target of [{}]", name, loc.str(), arg,
+             x.type_str(), target.type_str(), fmt::join(expected, ","));
+  const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
+  KILN_CHECK(!weight.defined() || weight.sizes() == Sizes{classes}, invalid,
+             "{} ({}): got weight {} for {} {}, expected [{}]", name, loc.str(), weight.type_str(), arg,
+             x.type_str(), classes);
 }
 
 /// Every target is a class or the ignored one.
@@ -117,7 +121,7 @@ Tensor nll_body(const Tensor& logp_any, const Tensor& target, const Tensor& weig
 
 Tensor nll_call(const char* name, const Tensor& x, const Tensor& target, const Tensor& weight,
                 const CrossEntropyOptions& o, Loc loc, bool from_logits) {
-  check_targets(x, target, weight, name, loc);
+  check_targets(x, target, weight, name, from_logits ? "logits" : "log_probs", loc);
   KILN_CHECK(o.label_smoothing >= 0 && o.label_smoothing <= 1, invalid,
              "{} ({}): label_smoothing is {}, expected 0 to 1", name, loc.str(), o.label_smoothing);
   std::vector<Scalar> scalars{o.ignore_index};
@@ -136,9 +140,10 @@ Tensor nll_call(const char* name, const Tensor& x, const Tensor& target, const T
 template <typename Body>
 Tensor pair_loss(const char* name, const Tensor& x, const Tensor& y, Reduction r, Loc loc, Body&& body) {
   require_floating(x, name, loc);
-  require(y, name, loc);
+  require(y, name, loc, "y");
   return call(name, loc, {&x, &y}, {static_cast<int64_t>(r)}, {},
               [&](const Tensor& x, const Tensor& y, const auto&) {
+                require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
                 return reduced(body(binary(op("sub"), x, y, loc)), r);
               });
 }

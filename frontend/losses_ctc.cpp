@@ -17,24 +17,25 @@ constexpr const char* kName = "ctc_loss";
 
 void check_operands(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
                     const Tensor& target_lengths, int64_t blank, Loc loc) {
-  require_floating(x, kName, loc);
-  for (const Tensor* t : {&targets, &input_lengths, &target_lengths}) {
-    require(*t, kName, loc);
+  require_floating(x, kName, loc, "log_probs");
+  for (const auto& [t, arg] : {std::pair{&targets, "targets"}, std::pair{&input_lengths, "input_lengths"},
+                               std::pair{&target_lengths, "target_lengths"}}) {
+    require(*t, kName, loc, arg);
     KILN_CHECK(!is_floating(t->dtype()) && t->dtype() != DType::boolean, invalid,
-               "{} ({}): got targets {} and lengths {} and {}, expected integers", kName, loc.str(),
-               targets.type_str(), input_lengths.type_str(), target_lengths.type_str());
+               "{} ({}): got {} {}, expected integers (cast it with to())", kName, loc.str(), arg,
+               t->type_str());
   }
   const bool batched = x.dim() == 3;
   const Sizes lengths = batched ? Sizes{x.size(1)} : Sizes{};
   const bool fits = (batched || x.dim() == 2) && targets.dim() == x.dim() - 1 &&
                     input_lengths.sizes() == lengths && target_lengths.sizes() == lengths &&
                     (!batched || targets.size(0) == x.size(1)) && x.size(0) > 0;
-  KILN_CHECK(fits, invalid,
-             "{} ({}): got {}, targets {} and lengths {} and {}, expected [t, n, c], [n, s], [n] and [n] "
-             "with t > 0, or "
-             "[t, c], [s], [] and []",
-             kName, loc.str(), x.type_str(), targets.type_str(), input_lengths.type_str(),
-             target_lengths.type_str());
+  KILN_CHECK(
+      fits, invalid,
+      "{} ({}): got log_probs {}, targets {}, input_lengths {} and target_lengths {}, expected [t, n, c], "
+      "[n, s], [n] and [n] with t > 0, or [t, c], [s], [] and []",
+      kName, loc.str(), x.type_str(), targets.type_str(), input_lengths.type_str(),
+      target_lengths.type_str());
   KILN_CHECK(blank >= 0 && blank < x.size(-1), invalid, "{} ({}): blank is {}, expected 0 to {}", kName,
              loc.str(), blank, x.size(-1) - 1);
 }
@@ -130,9 +131,9 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const int64_t n = batched ? log_probs.size(1) : 1;
   return call(kName, loc, {&log_probs, &targets, &input_lengths, &target_lengths},
               {blank, static_cast<int64_t>(r), zero_infinity}, {}, [&](const auto&) {
-                check_indices(targets, log_probs.size(-1), kName, loc);
-                check_lengths(input_lengths, log_probs.size(0), "input length", loc);
-                check_lengths(target_lengths, targets.size(-1), "target length", loc);
+                check_indices(targets, log_probs.size(-1), kName, loc, "targets");
+                check_lengths(input_lengths, log_probs.size(0), "input_lengths", loc);
+                check_lengths(target_lengths, targets.size(-1), "target_lengths", loc);
                 const Tensor x = reshape_to(log_probs, {log_probs.size(0), n, log_probs.size(-1)});
                 const Tensor lengths = reshape_to(target_lengths, {n});
                 Tensor each = sequence_losses(x, reshape_to(targets, {n, targets.size(-1)}),

@@ -13,13 +13,14 @@ using namespace detail;  // NOLINT: the bodies are written in its vocabulary
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, Reduction r,
                              Loc loc) {
   constexpr const char* kName = "cosine_embedding_loss";
-  require_floating(x1, kName, loc);
-  require_floating(x2, kName, loc);
-  require(y, kName, loc);
+  require_floating(x1, kName, loc, "x1");
+  require_floating(x2, kName, loc, "x2");
+  require(y, kName, loc, "y");
   const bool fits = x1.sizes() == x2.sizes() && (x1.dim() == 1 || x1.dim() == 2) && y.dim() == x1.dim() - 1 &&
                     (y.dim() == 0 || y.size(0) == x1.size(0));
-  KILN_CHECK(fits, invalid, "{} ({}): got {}, {} and target {}, expected [n, d] twice and [n], or [d] and []",
-             kName, loc.str(), x1.type_str(), x2.type_str(), y.type_str());
+  KILN_CHECK(fits, invalid,
+             "{} ({}): got x1 {}, x2 {} and y {}, expected [n, d] twice and [n], or [d] and []", kName,
+             loc.str(), x1.type_str(), x2.type_str(), y.type_str());
   return call(kName, loc, {&x1, &x2, &y}, {static_cast<int64_t>(r)}, {margin},
               [&](const Tensor& x1, const Tensor& x2, const Tensor& y, const std::vector<Tensor>& s) {
                 const Sizes last{x1.dim() - 1};
@@ -43,13 +44,21 @@ Tensor triplet_body(const Tensor& near, const Tensor& apart, const Tensor& margi
   const Tensor lead = sub2(near, apart);
   return reduced(hinge(add2(lead, cast_to(margin, lead.dtype()))), r);
 }
+
+/// `broadcast`: the three are subtracted from each other.
+void require_triplet(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const char* name,
+                     bool broadcast, Loc loc) {
+  const Arg all[] = {{&anchor, "anchor"}, {&positive, "positive"}, {&negative, "negative"}};
+  for (const Arg& a : all) require_floating(*a.tensor, name, loc, a.name);
+  if (broadcast) require_broadcast({all[0], all[1], all[2]}, name, loc);
+}
 }  // namespace
 
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const DistanceFunction& distance, const TripletDistanceOptions& o,
                                          Loc loc) {
   constexpr const char* kName = "triplet_margin_with_distance_loss";
-  for (const Tensor* t : {&anchor, &positive, &negative}) require_floating(*t, kName, loc);
+  require_triplet(anchor, positive, negative, kName, !distance, loc);
   KILN_CHECK(o.margin > 0, invalid, "{} ({}): margin is {}, expected more than 0", kName, loc.str(),
              o.margin);
   const auto apart_by = [&](const Tensor& a, const Tensor& b) {
@@ -64,10 +73,12 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletOptions& o, Loc loc) {
-  for (const Tensor* t : {&anchor, &positive, &negative}) require_floating(*t, "triplet_margin_loss", loc);
-  KILN_CHECK(anchor.dim() == positive.dim() && anchor.dim() == negative.dim() && anchor.dim() > 0, invalid,
-             "triplet_margin_loss ({}): got {}, {} and {}, expected as many dims each", loc.str(),
-             anchor.type_str(), positive.type_str(), negative.type_str());
+  require_triplet(anchor, positive, negative, "triplet_margin_loss", false, loc);
+  KILN_CHECK(
+      anchor.dim() == positive.dim() && anchor.dim() == negative.dim() && anchor.dim() > 0, invalid,
+      "triplet_margin_loss ({}): got anchor {}, positive {} and negative {}, expected as many dims each",
+      loc.str(), anchor.type_str(), positive.type_str(), negative.type_str());
+  require_triplet(anchor, positive, negative, "triplet_margin_loss", true, loc);
   KILN_CHECK(o.margin > 0, invalid, "triplet_margin_loss ({}): margin is {}, expected more than 0", loc.str(),
              o.margin);
   const Norm kind = norm_kind(o.p);
@@ -91,12 +102,12 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y, const Tenso
                                    Loc loc) {
   constexpr const char* kName = "multilabel_soft_margin_loss";
   require_floating(x, kName, loc);
-  require(y, kName, loc);
+  require(y, kName, loc, "y");
   KILN_CHECK(x.sizes() == y.sizes() && x.dim() > 0, invalid,
-             "{} ({}): got {} and target {}, expected [..., c] twice", kName, loc.str(), x.type_str(),
+             "{} ({}): got x {} and y {}, expected [..., c] twice", kName, loc.str(), x.type_str(),
              y.type_str());
-  KILN_CHECK(!weight.defined() || broadcast_shapes(x, weight, kName, loc) == x.sizes(), invalid,
-             "{} ({}): weight {} does not broadcast to {}", kName, loc.str(), weight.type_str(),
+  KILN_CHECK(!weight.defined() || broadcast_shapes(x, weight, kName, loc, {"x", "weight"}) == x.sizes(),
+             invalid, "{} ({}): weight {} does not broadcast to x {}", kName, loc.str(), weight.type_str(),
              x.type_str());
   return call(kName, loc, {&x, &y, &weight}, {static_cast<int64_t>(r)}, {},
               [&](const Tensor& x, const Tensor& y, const Tensor& weight, const auto&) {
@@ -113,13 +124,13 @@ namespace {
 /// [n, c] with targets of `rank`, or one row less of both.
 void check_rows(const Tensor& x, const Tensor& target, int64_t rank, const char* name, Loc loc) {
   require_floating(x, name, loc);
-  require(target, name, loc);
+  require(target, name, loc, "target");
   Sizes expected = x.sizes();
   if (rank == 1 && !expected.empty()) expected.pop_back();
   KILN_CHECK((x.dim() == 1 || x.dim() == 2) && target.sizes() == expected && x.size(-1) > 0 &&
                  !is_floating(target.dtype()) && target.dtype() != DType::boolean,
-             invalid, "{} ({}): got {} and target {}, expected [n, c] and [{}] of integers", name, loc.str(),
-             x.type_str(), target.type_str(), rank == 1 ? "n" : "n, c");
+             invalid, "{} ({}): got x {} and target {}, expected [n, c] and [{}] of integers", name,
+             loc.str(), x.type_str(), target.type_str(), rank == 1 ? "n" : "n, c");
 }
 }  // namespace
 
@@ -130,10 +141,11 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, int64_t p, doubl
   KILN_CHECK(p == 1 || p == 2, invalid, "{} ({}): p is {}, expected 1 or 2", kName, loc.str(), p);
   const int64_t classes = x.size(-1), n = x.numel() / classes;
   KILN_CHECK(!weight.defined() || weight.sizes() == Sizes{classes}, invalid,
-             "{} ({}): got class weights {} for {}", kName, loc.str(), weight.type_str(), x.type_str());
+             "{} ({}): got weight {} for x {}, expected [{}]", kName, loc.str(), weight.type_str(),
+             x.type_str(), classes);
   return call(kName, loc, {&x, &target, &weight}, {static_cast<int64_t>(r), p}, {margin},
               [&](const Tensor& x, const Tensor& target, const Tensor& weight, const std::vector<Tensor>& s) {
-                check_indices(target, classes, kName, loc);
+                check_indices(target, classes, kName, loc, "target");
                 const Tensor rows = reshape_to(x, {n, classes}), zero = lit(x, 0);
                 const Tensor t = reshape_to(cast_to(target, DType::i64), {n, 1});
                 const Tensor hit = binary(op("eq"), iota(1, {n, classes}), t);

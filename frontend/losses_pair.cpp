@@ -15,9 +15,10 @@ namespace {
 /// `body(operands..., numbers)` gives the loss of each element; numbers are cast to x's dtype.
 template <typename Body>
 Tensor loss_call(const char* name, std::initializer_list<const Tensor*> operands, std::vector<int64_t> ints,
-                 std::initializer_list<Scalar> numbers, Reduction r, Loc loc, Body&& body) {
+                 std::initializer_list<Scalar> numbers, Reduction r, Loc loc, Body&& body,
+                 const char* arg = "x") {
   const Tensor& x = **operands.begin();
-  require_floating(x, name, loc);
+  require_floating(x, name, loc, arg);
   ints.push_back(static_cast<int64_t>(r));
   return call({name, loc, {operands.begin(), operands.size()}, ints, {numbers.begin(), numbers.size()}},
               [&](Operands in, const std::vector<Tensor>& s) {
@@ -27,24 +28,24 @@ Tensor loss_call(const char* name, std::initializer_list<const Tensor*> operands
               });
 }
 
-void require_broadcast(const Tensor& x, const Tensor& y, const char* name, Loc loc) {
+void check_pair(const Tensor& x, const Tensor& y, const char* name, Loc loc) {
   require(x, name, loc);
-  require(y, name, loc);
-  broadcast_shapes(x, y, name, loc);
+  require(y, name, loc, "y");
+  require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
 }
 
 /// `weight` broadcasts to x, or is absent.
 void check_weight(const Tensor& x, const Tensor& weight, const char* what, const char* name, Loc loc) {
-  KILN_CHECK(!weight.defined() || broadcast_shapes(x, weight, name, loc) == x.sizes(), invalid,
-             "{} ({}): {} {} does not broadcast to {}", name, loc.str(), what, weight.type_str(),
+  KILN_CHECK(!weight.defined() || broadcast_shapes(x, weight, name, loc, {"x", what}) == x.sizes(), invalid,
+             "{} ({}): {} {} does not broadcast to x {}", name, loc.str(), what, weight.type_str(),
              x.type_str());
 }
 
-void check_same(const Tensor& x, const Tensor& y, const char* name, Loc loc) {
-  require(x, name, loc);
-  require(y, name, loc);
-  KILN_CHECK(x.sizes() == y.sizes(), invalid, "{} ({}): got {} and target {}, expected one shape", name,
-             loc.str(), x.type_str(), y.type_str());
+void check_same(const Tensor& x, const Tensor& y, const char* name, Loc loc, ArgNames args = {"x", "y"}) {
+  require(x, name, loc, args.a);
+  require(y, name, loc, args.b);
+  KILN_CHECK(x.sizes() == y.sizes(), invalid, "{} ({}): got {} {} and {} {}, expected one shape", name,
+             loc.str(), args.a, x.type_str(), args.b, y.type_str());
 }
 
 Tensor half(const Tensor& x) { return mul2(x, lit(x, 0.5)); }
@@ -53,7 +54,7 @@ Tensor one_minus(const Tensor& x) { return sub2(lit(x, 1), x); }
 }  // namespace
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, Reduction r, double beta, Loc loc) {
-  require_broadcast(x, y, "smooth_l1_loss", loc);
+  check_pair(x, y, "smooth_l1_loss", loc);
   KILN_CHECK(beta >= 0, invalid, "smooth_l1_loss ({}): beta is {}, expected none below 0", loc.str(), beta);
   return loss_call("smooth_l1_loss", {&x, &y}, {beta == 0}, {beta}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
@@ -65,7 +66,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, Reduction r, double beta
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, Reduction r, double delta, Loc loc) {
-  require_broadcast(x, y, "huber_loss", loc);
+  check_pair(x, y, "huber_loss", loc);
   KILN_CHECK(delta > 0, invalid, "huber_loss ({}): delta is {}, expected more than 0", loc.str(), delta);
   return loss_call(
       "huber_loss", {&x, &y}, {}, {delta}, r, loc, [&](const Tensor& x, const Tensor& y, const auto& s) {
@@ -115,9 +116,10 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& y, const Tensor& weig
         if (x.numel() > 0)
           check_value(
               reduce(op("amax"), select3(flat, at, lit(at, static_cast<double>(kNothingWrong))), {0}, false),
-              fmt::format("binary_cross_entropy ({}): probabilities are between 0 and 1; got {} with another "
-                          "at element ",
-                          loc.str(), x.type_str()),
+              fmt::format(
+                  "binary_cross_entropy ({}): probabilities are between 0 and 1; got x {} with another "
+                  "at element ",
+                  loc.str(), x.type_str()),
               "");
         const Tensor each = bce_body(x, cast_to(y, x.dtype()));
         return weight.defined() ? mul2(each, weight) : each;
@@ -143,9 +145,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const 
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& y, KlReduction r, bool log_target, Loc loc) {
-  require_broadcast(x, y, "kl_div", loc);
+  check_pair(x, y, "kl_div", loc);
   require_floating(x, "kl_div", loc);
-  require_floating(y, "kl_div", loc);
+  require_floating(y, "kl_div", loc, "y");
   return call("kl_div", loc, {&x, &y}, {static_cast<int64_t>(r), log_target}, {},
               [&](const Tensor& x, const Tensor& y, const auto&) {
                 const Tensor each = log_target
@@ -161,7 +163,7 @@ Tensor kl_div(const Tensor& x, const Tensor& y, KlReduction r, bool log_target, 
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& y, bool log_input, bool full, double eps, Reduction r,
                         Loc loc) {
-  require_broadcast(x, y, "poisson_nll_loss", loc);
+  check_pair(x, y, "poisson_nll_loss", loc);
   return loss_call("poisson_nll_loss", {&x, &y}, {log_input, full}, {eps}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
                      const Tensor t = cast_to(y, x.dtype());
@@ -184,7 +186,7 @@ Sizes variance_shape(const Tensor& x, const Tensor& var, Loc loc) {
   Sizes without = x.sizes();
   if (!without.empty()) without.pop_back();
   KILN_CHECK(var.sizes() == without && !x.sizes().empty(), invalid,
-             "gaussian_nll_loss ({}): got var {} for {}, expected its shape, or without its last dim",
+             "gaussian_nll_loss ({}): got var {} for x {}, expected its shape, or without its last dim",
              loc.str(), var.type_str(), x.type_str());
   return row;
 }
@@ -192,10 +194,10 @@ Sizes variance_shape(const Tensor& x, const Tensor& var, Loc loc) {
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var, bool full, double eps,
                          Reduction r, Loc loc) {
-  require_broadcast(x, y, "gaussian_nll_loss", loc);
-  require_floating(var, "gaussian_nll_loss", loc);
+  check_pair(x, y, "gaussian_nll_loss", loc);
+  require_floating(var, "gaussian_nll_loss", loc, "var");
   KILN_CHECK(broadcast_shapes(x, y, "gaussian_nll_loss", loc) == x.sizes(), invalid,
-             "gaussian_nll_loss ({}): target {} does not broadcast to {}", loc.str(), y.type_str(),
+             "gaussian_nll_loss ({}): y {} does not broadcast to x {}", loc.str(), y.type_str(),
              x.type_str());
   KILN_CHECK(eps > 0, invalid, "gaussian_nll_loss ({}): eps is {}, expected more than 0", loc.str(), eps);
   const Sizes shape = variance_shape(x, var, loc);
@@ -229,17 +231,19 @@ Tensor soft_margin_loss(const Tensor& x, const Tensor& y, Reduction r, Loc loc) 
 
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, Reduction r,
                            Loc loc) {
-  check_same(x1, x2, "margin_ranking_loss", loc);
-  check_same(x1, y, "margin_ranking_loss", loc);
-  return loss_call("margin_ranking_loss", {&x1, &x2, &y}, {}, {margin}, r, loc,
-                   [&](const Tensor& x1, const Tensor& x2, const Tensor& y, const auto& s) {
-                     const Tensor ahead = mul2(cast_to(y, x1.dtype()), binary(op("sub"), x1, x2, loc));
-                     return hinge(sub2(s[0], ahead));
-                   });
+  check_same(x1, x2, "margin_ranking_loss", loc, {"x1", "x2"});
+  check_same(x1, y, "margin_ranking_loss", loc, {"x1", "y"});
+  return loss_call(
+      "margin_ranking_loss", {&x1, &x2, &y}, {}, {margin}, r, loc,
+      [&](const Tensor& x1, const Tensor& x2, const Tensor& y, const auto& s) {
+        const Tensor ahead = mul2(cast_to(y, x1.dtype()), binary(op("sub"), x1, x2, loc));
+        return hinge(sub2(s[0], ahead));
+      },
+      "x1");
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& y, double margin, Reduction r, Loc loc) {
-  require_broadcast(x, y, "hinge_embedding_loss", loc);
+  check_pair(x, y, "hinge_embedding_loss", loc);
   return loss_call("hinge_embedding_loss", {&x, &y}, {}, {margin}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
                      const Sizes shape = broadcast_shapes(x, y, "hinge_embedding_loss", loc);

@@ -280,7 +280,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, Loc loc =
 /// larger than x -> as index.
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc = Loc::current());
 /// x with src[..., i, ...] added at [..., index[..., i, ...], ...] along `dim`. Shapes: index as of gather,
-/// src as index -> as x. Throws: invalid, on bool, and on different dtypes.
+/// src as index, or larger -> as x. Throws: invalid, on bool, and on different dtypes.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                    Loc loc = Loc::current());
 /// x with alpha * src added at rows of `index`. Shapes: index [n], src as x, but n at dim -> as x. Throws:

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,11 +16,27 @@ namespace kiln::detail {
 
 /// Throws: invalid, when out of range. `rank` 0 counts as 1 for the reductions of scalars.
 int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc);
+/// The size of a dim. Throws: invalid, when x has no such dim.
+int64_t size_along(const Tensor& x, int64_t dim, const char* name, Loc loc);
 /// Sorted, distinct, non-negative; all dims when empty.
 Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc);
 
-/// Result shape of right-aligned broadcasting. Throws: invalid, with both types.
-Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc);
+/// An operand, and its name where the function is declared.
+struct Arg {
+  const Tensor* tensor;  ///< null or undefined: absent
+  const char* name;
+};
+/// The names of two operands.
+struct ArgNames {
+  const char *a = "a", *b = "b";
+};
+
+/// Result shape of right-aligned broadcasting. Throws: invalid, with both names and types.
+Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc, ArgNames args = {});
+/// Throws: invalid, as broadcast_shapes, unless any two of the operands that there are broadcast.
+void require_broadcast(std::initializer_list<Arg> args, const char* name, Loc loc);
+/// Throws: invalid, unless the operands that there are have one dtype.
+void require_one_dtype(std::initializer_list<Arg> args, const char* name, Loc loc);
 /// torch.result_type of two tensors: a 0-d tensor only raises the category.
 DType result_type(const Tensor& a, const Tensor& b);
 
@@ -78,9 +96,10 @@ Tensor dropped(const Tensor& x, const Sizes& noise, const Tensor& p, const Tenso
 /// The 0-d tensor of a run-time number in the dtype that an op with `like` gives it.
 Tensor scalar_for(const Tensor& scalar, bool is_int, const Tensor& like);
 
-/// The i64 elements of `index` must be in [0, size). Throws: invalid, naming the largest that is not; inside
-/// a compiled callable when the stage has run.
-void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc);
+/// The elements of `index` must be in [0, size), whose meaning `of` tells. Throws: invalid, naming the
+/// largest that is not; inside a compiled callable when the stage has run.
+void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc, const char* arg = "index",
+                   const std::string& of = "");
 /// Elements of `values` where `bad` is set are errors: "<name> (<loc>): <what> <value> is out of range;
 /// expected <expected>". Those from 0 to `size` - 1 are never bad.
 void check_elements(const Tensor& values, const Tensor& bad, int64_t size, const char* name, Loc loc,
@@ -88,10 +107,20 @@ void check_elements(const Tensor& values, const Tensor& bad, int64_t size, const
 
 /// A number that becomes an element of dtype `t` must have a value there; fractions of integers are cut, and
 /// negative numbers wrap in u8, as in PyTorch. Throws: invalid.
-void require_fits(const Scalar& number, DType t, const char* name, Loc loc);
-/// Checks one operand: defined. Throws: invalid.
-void require(const Tensor& x, const char* name, Loc loc);
-void require_floating(const Tensor& x, const char* name, Loc loc);
+void require_fits(const Scalar& number, DType t, const char* name, Loc loc, const char* arg = "value");
+// Checks of one operand, with the name that its declaration gives it. Throw: invalid.
+void require(const Tensor& x, const char* name, Loc loc, const char* arg = "x");
+void require_floating(const Tensor& x, const char* name, Loc loc, const char* arg = "x");
+void require_bool(const Tensor& x, const char* name, Loc loc, const char* arg);
+/// All of the list "tensors", of which there must be one.
+void require_all(const std::vector<Tensor>& tensors, const char* name, Loc loc);
+/// The dim, from 0 on, along which `tensors` become one. Throws: invalid, where they do not fit, with the
+/// types of `given`, which they were made of.
+int64_t check_joined(const std::vector<Tensor>& tensors, const std::vector<Tensor>& given, int64_t dim,
+                     const char* name, Loc loc);
+
+/// clamp for one that is called by `name`, which its errors say.
+Tensor clamp(const char* name, const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc);
 
 /// One event with a list of integers as its structure.
 template <typename Body>
@@ -113,20 +142,26 @@ Tensor number_call(const char* name, const Tensor& x, std::initializer_list<Scal
   });
 }
 
-/// `body(a, b)` on tensors, where a number has become a 0-d tensor.
+/// `body(a, b)` on tensors that broadcast, where a number has become a 0-d tensor.
 template <typename Body>
-Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
+Tensor binary_call(const char* name, const TensorArg& a, const TensorArg& b, Body&& body,
+                   ArgNames args = {}) {
   if (a.tensor && b.tensor) {
-    require(*a.tensor, name, a.loc);
-    require(*b.tensor, name, b.loc);
+    require(*a.tensor, name, a.loc, args.a);
+    require(*b.tensor, name, b.loc, args.b);
     return call(name, a.loc, {a.tensor, b.tensor}, {}, {},
-                [&](const Tensor& x, const Tensor& y, const auto&) { return body(x, y); });
+                [&](const Tensor& x, const Tensor& y, const auto&) {
+                  require_broadcast({{&x, args.a}, {&y, args.b}}, name, a.loc);
+                  return body(x, y);
+                });
   }
-  KILN_CHECK(a.tensor || b.tensor, invalid, "{} ({}): both operands are numbers", name, a.loc.str());
+  KILN_CHECK(a.tensor || b.tensor, invalid,
+             "{} ({}): both operands are numbers, expected a tensor as {} or {}", name, a.loc.str(), args.a,
+             args.b);
   const Tensor* tensor = a.tensor ? a.tensor : b.tensor;
   const Scalar& number = a.tensor ? b.scalar : a.scalar;
-  require(*tensor, name, a.tensor ? a.loc : b.loc);
-  if (number.is_int) require_fits(number, tensor->dtype(), name, a.loc);
+  require(*tensor, name, a.tensor ? a.loc : b.loc, a.tensor ? args.a : args.b);
+  if (number.is_int) require_fits(number, tensor->dtype(), name, a.loc, a.tensor ? args.b : args.a);
   return call(name, a.loc, {tensor}, {a.tensor ? 0 : 1}, {number},
               [&](const Tensor& x, const std::vector<Tensor>& s) {
                 const Tensor n = scalar_for(s[0], number.is_int, x);

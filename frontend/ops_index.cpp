@@ -17,20 +17,26 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 /// The index as i64 from 0 to size - 1. Throws where one is not in [-size, size).
-Tensor wrapped(const Tensor& index, int64_t size, const char* name, Loc loc) {
+Tensor wrapped(const Tensor& index, int64_t size, const char* name, Loc loc, const char* arg = "index") {
   const Tensor i = cast_to(index, DType::i64);
   const Tensor bad =
       binary(op("logical_or"), binary(op("lt"), i, number(i, -size)), binary(op("ge"), i, number(i, size)));
-  check_elements(i, bad, size, name, loc, "index", fmt::format("{} to {}", -size, size - 1));
+  check_elements(i, bad, size, name, loc, arg, fmt::format("{} to {}", -size, size - 1));
   return select3(binary(op("lt"), i, number(i, 0)), add2(i, number(i, size)), i);
 }
 
 // --- indexing ---
 
+/// A tensor of integers that indexes a dim, and what its argument is called.
+struct DimIndex {
+  int64_t dim;
+  Tensor index;
+  std::string arg;
+};
 /// x after its numbers, slices and new dims, with the tensors by the dims they index.
 struct Basic {
   Tensor view;
-  std::vector<std::pair<int64_t, Tensor>> tensors;  ///< dims ascending; integers only
+  std::vector<DimIndex> tensors;  ///< dims ascending
 };
 
 /// Dims of x that an index stands for.
@@ -41,20 +47,22 @@ int64_t width(const TensorIndex& i) {
 }
 
 /// The places where a mask over dims [dim, dim + rank) is set, one tensor a dim.
-void add_mask(Basic& b, int64_t dim, const Tensor& mask, Loc loc) {
+void add_mask(Basic& b, int64_t dim, const Tensor& mask, const std::string& arg, const char* name, Loc loc) {
+  KILN_CHECK(mask.dim() > 0, invalid, "{} ({}): got mask {} {}, expected at least one dim", name, loc.str(),
+             arg, mask.type_str());
   for (int64_t d = 0; d < mask.dim(); ++d)
     KILN_CHECK(mask.size(d) == b.view.size(dim + d), invalid,
-               "index ({}): mask {} does not fit dims {} to {} of {}", loc.str(), mask.type_str(), dim,
-               dim + mask.dim() - 1, b.view.type_str());
+               "{} ({}): mask {} {} does not fit dims {} to {} of x {}", name, loc.str(), arg,
+               mask.type_str(), dim, dim + mask.dim() - 1, b.view.type_str());
   const Tensor places = nonzero(mask, loc);
-  for (int64_t d = 0; d < mask.dim(); ++d) b.tensors.emplace_back(dim + d, select(places, 1, d, loc));
+  for (int64_t d = 0; d < mask.dim(); ++d) b.tensors.push_back({dim + d, select(places, 1, d, loc), arg});
 }
 
-Basic basic_part(const Tensor& x, const TensorIndices& indices, Loc loc) {
-  require(x, "index", loc);
+Basic basic_part(const Tensor& x, const TensorIndices& indices, const char* name, Loc loc) {
+  require(x, name, loc);
   int64_t used = 0;
   for (const TensorIndex& i : indices) used += width(i);
-  KILN_CHECK(used <= x.dim(), invalid, "index ({}): too many indices; got {} for {}", loc.str(), used,
+  KILN_CHECK(used <= x.dim(), invalid, "{} ({}): too many indices; got {} for x {}", name, loc.str(), used,
              x.type_str());
   Basic b{x, {}};
   int64_t dim = 0;
@@ -66,23 +74,22 @@ Basic basic_part(const Tensor& x, const TensorIndices& indices, Loc loc) {
       constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
       b.view = slice(b.view, dim++, s->begin.value_or(0), s->end.value_or(kEnd), s->step, loc);
     } else if (std::holds_alternative<Ellipsis>(i.v)) {
-      KILN_CHECK(!seen, invalid, "index ({}): more than one Ellipsis", loc.str());
+      KILN_CHECK(!seen, invalid, "{} ({}): more than one Ellipsis in indices", name, loc.str());
       seen = true;
       dim += x.dim() - used;
     } else if (std::holds_alternative<NewDim>(i.v)) {
       b.view = unsqueeze(b.view, dim++, loc);
     } else {
       const Tensor& t = std::get<Tensor>(i.v);
-      require(t, "index", loc);
+      const std::string arg = fmt::format("indices[{}]", &i - indices.data());
+      require(t, name, loc, arg.c_str());
       if (t.dtype() == DType::boolean) {
-        KILN_CHECK(t.dim() > 0, invalid, "index ({}): a mask needs at least one dim; got {}", loc.str(),
-                   t.type_str());
-        add_mask(b, dim, t, loc);
+        add_mask(b, dim, t, arg, name, loc);
         dim += t.dim();
         continue;
       }
-      require_index(t, "index", loc);
-      b.tensors.emplace_back(dim++, t);
+      require_index(t, name, loc, arg.c_str());
+      b.tensors.push_back({dim++, t, arg});
     }
   }
   return b;
@@ -96,13 +103,13 @@ struct Gathering {
   Sizes shape;    ///< of the index
   int64_t place;  ///< where the index's dims stand in the result
 };
-Gathering gathering_of(const Tensor& x, const std::vector<std::pair<int64_t, Tensor>>& tensors, Loc loc) {
+Gathering gathering_of(const Tensor& x, const std::vector<DimIndex>& tensors, const char* name, Loc loc) {
   Gathering p;
-  for (const auto& [dim, t] : tensors) {
+  for (const auto& [dim, t, arg] : tensors) {
     p.order.push_back(dim);
     p.indexed.push_back(x.size(dim));
     Tensor joined = t;
-    if (p.shape.empty() && &t == &tensors[0].second) p.shape = t.sizes();
+    if (p.shape.empty() && &t == &tensors[0].index) p.shape = t.sizes();
     else {
       const size_t rank = std::max(p.shape.size(), t.sizes().size());
       Sizes s(rank);
@@ -110,8 +117,8 @@ Gathering gathering_of(const Tensor& x, const std::vector<std::pair<int64_t, Ten
         const int64_t a = k <= p.shape.size() ? p.shape[p.shape.size() - k] : 1;
         const int64_t b = k <= t.sizes().size() ? t.sizes()[t.sizes().size() - k] : 1;
         KILN_CHECK(a == b || a == 1 || b == 1, invalid,
-                   "index ({}): indices do not broadcast; got [{}] and {}", loc.str(),
-                   fmt::join(p.shape, ","), t.type_str());
+                   "{} ({}): indices do not broadcast; got {} {} beside [{}]", name, loc.str(), arg,
+                   t.type_str(), fmt::join(p.shape, ","));
         s[rank - k] = a == 1 ? b : a;
       }
       p.shape = s;
@@ -129,11 +136,10 @@ Gathering gathering_of(const Tensor& x, const std::vector<std::pair<int64_t, Ten
   return p;
 }
 /// Row-major places within the indexed dims.
-Tensor flat_places(const Gathering& p, const std::vector<std::pair<int64_t, Tensor>>& tensors,
-                   const char* name, Loc loc) {
+Tensor flat_places(const Gathering& p, const std::vector<DimIndex>& tensors, const char* name, Loc loc) {
   Tensor flat;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor at = wrapped(tensors[i].second, p.indexed[i], name, loc);
+    const Tensor at = wrapped(tensors[i].index, p.indexed[i], name, loc, tensors[i].arg.c_str());
     flat = flat.defined() ? add2(mul2(flat, number(flat, p.indexed[i])), at) : at;
   }
   return expand_to(flat, p.shape);
@@ -162,18 +168,18 @@ Tensor lined_up(const Tensor& x, const Gathering& p) {
   return reshape_to(permuted(x, p.order), joined({product(p.indexed)}, p.rest));
 }
 
-std::vector<const Tensor*> pointers(const Tensor& x, const std::vector<std::pair<int64_t, Tensor>>& tensors) {
+std::vector<const Tensor*> pointers(const Tensor& x, const std::vector<DimIndex>& tensors) {
   std::vector<const Tensor*> all{&x};
-  for (const auto& [dim, t] : tensors) all.push_back(&t);
+  for (const DimIndex& t : tensors) all.push_back(&t.index);
   return all;
 }
 
 }  // namespace
 
 Tensor index(const Tensor& x, const TensorIndices& indices, Loc loc) {
-  const Basic b = basic_part(x, indices, loc);
+  const Basic b = basic_part(x, indices, "index", loc);
   if (b.tensors.empty()) return b.view;
-  const Gathering p = gathering_of(b.view, b.tensors, loc);
+  const Gathering p = gathering_of(b.view, b.tensors, "index", loc);
   const auto operands = pointers(b.view, b.tensors);
   const Ints ints(p.order.begin(), p.order.begin() + static_cast<ptrdiff_t>(b.tensors.size()));
   return call({"index", loc, operands, ints, {}}, [&](const auto&) {
@@ -184,20 +190,19 @@ Tensor index(const Tensor& x, const TensorIndices& indices, Loc loc) {
 
 namespace {
 
-void check_values(const Tensor& x, const Tensor& values, Loc loc) {
-  KILN_CHECK(values.dtype() == x.dtype(), invalid, "index_put ({}): dtypes differ; got x {} and values {}",
-             loc.str(), x.type_str(), values.type_str());
+void check_values(const Tensor& x, const Tensor& values, const char* name, Loc loc) {
+  require_one_dtype({{&x, "x"}, {&values, "values"}}, name, loc);
 }
 
 /// x with one number wherever a mask over its first dims is set: no need to know where that is.
 Tensor put_number(const Tensor& x, const Tensor& mask, const Tensor& number_of, const char* name, Loc loc) {
   const bool fits = mask.dim() > 0 && mask.dim() <= x.dim() &&
                     std::equal(mask.sizes().begin(), mask.sizes().end(), x.sizes().begin());
-  KILN_CHECK(fits, invalid, "{} ({}): mask {} does not fit {}", name, loc.str(), mask.type_str(),
+  KILN_CHECK(fits, invalid, "{} ({}): mask {} does not fit x {}", name, loc.str(), mask.type_str(),
              x.type_str());
-  return call(name, loc, {&x, &mask, &number_of}, {}, {},
+  return call("index_put", loc, {&x, &mask, &number_of}, {}, {},
               [&](const Tensor& x, const Tensor& mask, const Tensor& number_of, const auto&) {
-                check_values(x, number_of, loc);
+                check_values(x, number_of, name, loc);
                 Sizes s = mask.sizes();
                 s.resize(x.sizes().size(), 1);
                 return select3(expand_to(reshape_to(mask, s), x.sizes()), reshape_to(number_of, {}), x);
@@ -228,22 +233,22 @@ Tensor put_lines(const Tensor& lines, const Tensor& places, const Tensor& src, b
 
 }  // namespace
 
-Tensor index_put(const Tensor& x, const TensorIndices& indices, const Tensor& values, bool accumulate,
-                 Loc loc) {
-  constexpr const char* kName = "index_put";
-  require(x, kName, loc);
-  require(values, kName, loc);
+namespace {
+Tensor put(const char* name, const Tensor& x, const TensorIndices& indices, const Tensor& values,
+           bool accumulate, Loc loc) {
+  require(x, name, loc);
+  require(values, name, loc, "values");
   for (const TensorIndex& i : indices)
     KILN_CHECK(std::holds_alternative<Tensor>(i.v) || is_whole_dim(i), unsupported,
-               "index_put ({}): takes tensors, masks and whole dims (Slice{{}}); write to a view, such as "
+               "{} ({}): indices takes tensors, masks and whole dims (Slice{{}}); write to a view, such as "
                "select or slice, for the others",
-               loc.str());
+               name, loc.str());
   const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].v) : nullptr;
   if (mask && mask->defined() && mask->dtype() == DType::boolean && values.numel() == 1 && !accumulate)
-    return put_number(x, *mask, values, kName, loc);
-  const Basic b = basic_part(x, indices, loc);
-  KILN_CHECK(!b.tensors.empty(), invalid, "index_put ({}): needs an index tensor", loc.str());
-  const Gathering p = gathering_of(b.view, b.tensors, loc);
+    return put_number(x, *mask, values, name, loc);
+  const Basic b = basic_part(x, indices, name, loc);
+  KILN_CHECK(!b.tensors.empty(), invalid, "{} ({}): indices has no tensor, expected one", name, loc.str());
+  const Gathering p = gathering_of(b.view, b.tensors, name, loc);
   std::vector<const Tensor*> operands = pointers(b.view, b.tensors);
   operands.push_back(&values);
   Ints ints(p.order.begin(), p.order.begin() + static_cast<ptrdiff_t>(b.tensors.size()));
@@ -252,24 +257,29 @@ Tensor index_put(const Tensor& x, const TensorIndices& indices, const Tensor& va
   const Sizes taken = joined(p.shape, p.rest);
   Sizes result;  // what x[indices] has: values must broadcast to it
   for (int64_t d : order) result.push_back(taken[static_cast<size_t>(d)]);
-  KILN_CHECK(broadcasts(values.sizes(), result), invalid,
-             "index_put ({}): values {} do not broadcast to [{}]", loc.str(), values.type_str(),
-             fmt::join(result, ","));
-  return call({kName, loc, operands, ints, {}}, [&](Operands in, const auto&) {
+  KILN_CHECK(broadcasts(values.sizes(), result), invalid, "{} ({}): values {} do not broadcast to [{}]", name,
+             loc.str(), values.type_str(), fmt::join(result, ","));
+  return call({"index_put", loc, operands, ints, {}}, [&](Operands in, const auto&) {
     const Tensor &view = *in.front(), &values = *in.back();
-    check_values(view, values, loc);
+    check_values(view, values, name, loc);
     const int64_t count = product(p.shape);
-    const Tensor places = reshape_to(flat_places(p, b.tensors, kName, loc), {count});
+    const Tensor places = reshape_to(flat_places(p, b.tensors, name, loc), {count});
     const Tensor src =
         reshape_to(permuted(expand_to(values, result), inverse(order)), joined({count}, p.rest));
     const Tensor put = put_lines(lined_up(view, p), places, src, accumulate);
     return permuted(reshape_to(put, joined(p.indexed, p.rest)), inverse(p.order));
   });
 }
+}  // namespace
+
+Tensor index_put(const Tensor& x, const TensorIndices& indices, const Tensor& values, bool accumulate,
+                 Loc loc) {
+  return put("index_put", x, indices, values, accumulate, loc);
+}
 
 Tensor& index_put_(Tensor& x, const TensorIndices& indices, const Tensor& values, bool accumulate, Loc loc) {
-  x.copy_(index_put(x, indices, values, accumulate, loc), loc);
-  return x;
+  constexpr const char* kName = "index_put_";
+  return write(kName, x, put(kName, x, indices, values, accumulate, loc), loc);
 }
 
 // --- along a dim ---
@@ -317,15 +327,16 @@ Tensor as_line(const Tensor& x) { return x.dim() == 0 ? reshape_to(x, {1}) : x; 
 
 /// Checks, and the body with an index in range on tensors of at least one dim.
 template <typename Body>
-Tensor scatter_call(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
-                    std::vector<int64_t> ints, std::vector<Scalar> scalars, Loc loc, const Body& body) {
+Tensor scatter_call(const char* event, const char* name, const Tensor& x, int64_t dim, const Tensor& index,
+                    const Tensor& src, std::vector<int64_t> ints, std::vector<Scalar> scalars, Loc loc,
+                    const Body& body) {
   require(x, name, loc);
   require_index(index, name, loc);
   const int64_t d = wrap_dim(dim, x.dim(), name, loc);
   check_along(x, d, index, src, name, loc);
   ints.push_back(d);
   const Tensor* operands[] = {&x, &index, &src};
-  return call({name, loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
+  return call({event, loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
     const Tensor line = as_line(x), at = as_line(index);
     check_indices(at, line.size(d), name, loc);
     const Tensor from =
@@ -344,51 +355,69 @@ Tensor mean_scattered(const Tensor& x, const Tensor& base, const Tensor& at, con
 
 }  // namespace
 
-Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  constexpr const char* kName = "index_copy";
-  const int64_t d = row_dim(x, dim, index, kName, loc);
-  require(src, kName, loc);
+Tensor detail::index_copy(const char* name, const Tensor& x, int64_t dim, const Tensor& index,
+                          const Tensor& src, Loc loc) {
+  const int64_t d = row_dim(x, dim, index, name, loc);
+  require(src, name, loc, "src");
   Sizes expected = x.sizes();
   expected[static_cast<size_t>(d)] = index.numel();
   KILN_CHECK(src.sizes() == expected && src.dtype() == x.dtype(), invalid,
-             "index_copy ({}): got src {}, expected {}[{}]", loc.str(), src.type_str(), dtype_name(x.dtype()),
-             fmt::join(expected, ","));
-  return call(kName, loc, {&x, &index, &src}, {d}, {}, [&](const auto&) {
-    check_indices(index, x.size(d), kName, loc);
+             "{} ({}): got src {} for x {}, expected {}[{}]", name, loc.str(), src.type_str(), x.type_str(),
+             dtype_name(x.dtype()), fmt::join(expected, ","));
+  return call("index_copy", loc, {&x, &index, &src}, {d}, {}, [&](const auto&) {
+    check_indices(index, x.size(d), name, loc);
     return scattered(op("scatter"), x, index_of_rows(index, x, d), src, d);
   });
 }
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
+  return detail::index_copy("index_copy", x, dim, index, src, loc);
+}
 
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value, Loc loc) {
-  constexpr const char* kName = "index_fill";
-  const int64_t d = row_dim(x, dim, index, kName, loc);
-  require_fits(value, x.dtype(), kName, loc);
-  return call(kName, loc, {&x, &index}, {d}, {value}, [&](const std::vector<Tensor>& s) {
-    const Tensor rows = index_of_rows(wrapped(index, x.size(d), kName, loc), x, d);
+Tensor detail::index_fill(const char* name, const Tensor& x, int64_t dim, const Tensor& index, double value,
+                          Loc loc) {
+  const int64_t d = row_dim(x, dim, index, name, loc);
+  require_fits(value, x.dtype(), name, loc);
+  return call("index_fill", loc, {&x, &index}, {d}, {value}, [&](const std::vector<Tensor>& s) {
+    const Tensor rows = index_of_rows(wrapped(index, x.size(d), name, loc), x, d);
     return scattered(op("scatter"), x, rows, expand_to(cast_to(s[0], x.dtype()), rows.sizes()), d);
   });
 }
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value, Loc loc) {
+  return detail::index_fill("index_fill", x, dim, index, value, loc);
+}
 
+namespace {
+Tensor scatter_body(const Tensor& line, const Tensor& at, const Tensor& from, int64_t d) {
+  return scattered(op("scatter"), line, at, from, d);
+}
+}  // namespace
+
+Tensor detail::scatter(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                       Loc loc) {
+  require(x, name, loc);
+  require_index(index, name, loc);
+  require(src, name, loc, "src");
+  return scatter_call("scatter", name, x, dim, index, src, {}, {}, loc, scatter_body);
+}
+Tensor detail::scatter(const char* name, const Tensor& x, int64_t dim, const Tensor& index, double value,
+                       Loc loc) {
+  require(x, name, loc);
+  require_fits(value, x.dtype(), name, loc);
+  return scatter_call("scatter", name, x, dim, index, {}, {}, {value}, loc, scatter_body);
+}
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  require(src, "scatter", loc);
-  return scatter_call("scatter", x, dim, index, src, {}, {}, loc,
-                      [](const Tensor& line, const Tensor& at, const Tensor& from, int64_t d) {
-                        return scattered(op("scatter"), line, at, from, d);
-                      });
+  return detail::scatter("scatter", x, dim, index, src, loc);
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, Loc loc) {
-  require(x, "scatter", loc);
-  require_fits(value, x.dtype(), "scatter", loc);
-  return scatter_call("scatter", x, dim, index, {}, {}, {value}, loc,
-                      [](const Tensor& line, const Tensor& at, const Tensor& from, int64_t d) {
-                        return scattered(op("scatter"), line, at, from, d);
-                      });
+  return detail::scatter("scatter", x, dim, index, value, loc);
 }
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                       ScatterReduce reduce, bool include_self, Loc loc) {
   constexpr const char* kName = "scatter_reduce";
-  require(src, kName, loc);
+  require(x, kName, loc);
+  require_index(index, kName, loc);
+  require(src, kName, loc, "src");
   const auto body = [&](const Tensor& line, const Tensor& at, const Tensor& from, int64_t d) {
     const bool real = is_floating(line.dtype());
     constexpr double kMost = std::numeric_limits<double>::infinity();
@@ -415,7 +444,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
       default: return mean_scattered(line, base, at, from, d, include_self);
     }
   };
-  return scatter_call(kName, x, dim, index, src, {static_cast<int64_t>(reduce), include_self}, {}, loc, body);
+  return scatter_call(kName, kName, x, dim, index, src, {static_cast<int64_t>(reduce), include_self}, {}, loc,
+                      body);
 }
 
 Tensor take(const Tensor& x, const Tensor& index, Loc loc) {

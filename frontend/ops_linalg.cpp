@@ -31,8 +31,9 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
   for (size_t i = 0; i < batch.size(); ++i) {
     const int64_t p = i < batch_a.size() ? batch_a[batch_a.size() - 1 - i] : 1;
     const int64_t q = i < batch_b.size() ? batch_b[batch_b.size() - 1 - i] : 1;
-    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "matmul ({}): batch dims do not broadcast; got {} x {}",
-               loc.str(), a.type_str(), b.type_str());
+    KILN_CHECK(p == q || p == 1 || q == 1, invalid,
+               "matmul ({}): batch dims do not broadcast; got a {} and b {}", loc.str(), a.type_str(),
+               b.type_str());
     batch[batch.size() - 1 - i] = p == 1 ? q : p;
   }
   auto widen = [&](const Tensor& x) {
@@ -48,20 +49,19 @@ Tensor matmul_batched(const Tensor& a, const Tensor& b, Loc loc) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
-  require(a, "matmul", loc);
-  require(b, "matmul", loc);
-  KILN_CHECK(a.dim() > 0 && b.dim() > 0, invalid, "matmul ({}): got {} x {}, expected at least one dim each",
-             loc.str(), a.type_str(), b.type_str());
-  KILN_CHECK(a.dtype() != DType::boolean, invalid,
-             "matmul ({}): does not take bool; got {} x {} (cast with to())", loc.str(), a.type_str(),
+  require(a, "matmul", loc, "a");
+  require(b, "matmul", loc, "b");
+  KILN_CHECK(a.dim() > 0 && b.dim() > 0, invalid,
+             "matmul ({}): got a {} and b {}, expected at least one dim each", loc.str(), a.type_str(),
              b.type_str());
+  KILN_CHECK(a.dtype() != DType::boolean, invalid,
+             "matmul ({}): got a {} and b {}, expected numbers, not bool (cast with to())", loc.str(),
+             a.type_str(), b.type_str());
   const int64_t ka = a.size(-1), kb = b.size(b.dim() == 1 ? 0 : -2);
-  KILN_CHECK(ka == kb, invalid, "matmul ({}): inner dims differ; got {} x {}, expected {} == {}", loc.str(),
-             a.type_str(), b.type_str(), ka, kb);
+  KILN_CHECK(ka == kb, invalid, "matmul ({}): inner dims differ; got a {} and b {}, expected {} == {}",
+             loc.str(), a.type_str(), b.type_str(), ka, kb);
   return call("matmul", loc, {&a, &b}, {}, {}, [&](const Tensor& a, const Tensor& b, const auto&) {
-    KILN_CHECK(a.dtype() == b.dtype(), invalid,
-               "matmul ({}): dtypes differ; got {} x {} (cast one with to())", loc.str(), a.type_str(),
-               b.type_str());
+    require_one_dtype({{&a, "a"}, {&b, "b"}}, "matmul", loc);
     if (a.dim() == 1 && b.dim() == 1) return contracted(a, b, {}, {}, {0}, {0});
     if (b.dim() == 1) return contracted(a, b, {}, {}, {a.dim() - 1}, {0});
     if (a.dim() == 1) {
@@ -77,9 +77,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, Loc loc) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b, Loc loc) {
-  require(a, "outer", loc);
-  require(b, "outer", loc);
-  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "outer ({}): expected two vectors, got {} and {}",
+  require(a, "outer", loc, "a");
+  require(b, "outer", loc, "b");
+  KILN_CHECK(a.dim() == 1 && b.dim() == 1, invalid, "outer ({}): got a {} and b {}, expected two vectors",
              loc.str(), a.type_str(), b.type_str());
   return call("outer", loc, {&a, &b}, {}, {}, [&](const auto&) {
     return binary(op("mul"), reshape_to(a, {a.numel(), 1}), b, loc);

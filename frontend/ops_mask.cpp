@@ -65,10 +65,8 @@ Tensor nonzero(const Tensor& x, Loc loc) {
 Tensor masked_select(const Tensor& x, const Tensor& mask, Loc loc) {
   constexpr const char* kName = "masked_select";
   require(x, kName, loc);
-  require(mask, kName, loc);
-  KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_select ({}): got mask {}, expected bool",
-             loc.str(), mask.type_str());
-  const Sizes all = broadcast_shapes(x, mask, kName, loc);
+  require_bool(mask, kName, loc, "mask");
+  const Sizes all = broadcast_shapes(x, mask, kName, loc, {"x", "mask"});
   const Tensor places = set_places(expand(mask, all, loc), loc);
   const Tensor* operands[] = {&x, &places};
   return call({kName, loc, operands, all, {}}, [&](const auto&) {
@@ -79,11 +77,11 @@ Tensor masked_select(const Tensor& x, const Tensor& mask, Loc loc) {
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, Loc loc) {
   constexpr const char* kName = "masked_scatter";
-  for (const Tensor* t : {&x, &mask, &source}) require(*t, kName, loc);
-  KILN_CHECK(mask.dtype() == DType::boolean && source.dtype() == x.dtype(), invalid,
-             "masked_scatter ({}): got mask {} and source {} for x {}, expected bool and x's dtype",
-             loc.str(), mask.type_str(), source.type_str(), x.type_str());
-  KILN_CHECK(broadcast_shapes(x, mask, kName, loc) == x.sizes(), invalid,
+  require(x, kName, loc);
+  require_bool(mask, kName, loc, "mask");
+  require(source, kName, loc, "source");
+  require_one_dtype({{&x, "x"}, {&source, "source"}}, kName, loc);
+  KILN_CHECK(broadcast_shapes(x, mask, kName, loc, {"x", "mask"}) == x.sizes(), invalid,
              "masked_scatter ({}): mask {} does not broadcast to x {}", loc.str(), mask.type_str(),
              x.type_str());
   return call(kName, loc, {&x, &mask, &source}, {}, {}, [&](const auto&) {

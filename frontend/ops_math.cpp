@@ -21,6 +21,12 @@ int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc) {
   return dim < 0 ? dim + n : dim;
 }
 
+int64_t size_along(const Tensor& x, int64_t dim, const char* name, Loc loc) {
+  KILN_CHECK(dim >= -x.dim() && dim < x.dim(), invalid, "{} ({}): dim {} is out of range for x {}", name,
+             loc.str(), dim, x.type_str());
+  return x.size(dim);
+}
+
 Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
   Sizes out;
   out.reserve(static_cast<size_t>(rank) + dims.size() + 2);  // callers add flags
@@ -34,16 +40,41 @@ Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
   return out;
 }
 
-Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc) {
+void require_broadcast(std::initializer_list<Arg> args, const char* name, Loc loc) {
+  const auto there = [](const Arg& a) { return a.tensor && a.tensor->defined(); };
+  for (const Arg* a = args.begin(); a != args.end(); ++a)
+    for (const Arg* b = a + 1; there(*a) && b != args.end(); ++b) {
+      if (!there(*b)) continue;
+      const Sizes &x = a->tensor->sizes(), &y = b->tensor->sizes();
+      for (size_t i = 1; i <= std::min(x.size(), y.size()); ++i) {
+        const int64_t p = x[x.size() - i], q = y[y.size() - i];
+        KILN_CHECK(p == q || p == 1 || q == 1, invalid,
+                   "{} ({}): shapes do not broadcast; got {} {} and {} {}", name, loc.str(), a->name,
+                   a->tensor->type_str(), b->name, b->tensor->type_str());
+      }
+    }
+}
+
+Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc, ArgNames args) {
+  require_broadcast({{&a, args.a}, {&b, args.b}}, name, loc);
   const Sizes &x = a.sizes(), &y = b.sizes();
   Sizes out(std::max(x.size(), y.size()));
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t p = i < x.size() ? x[x.size() - 1 - i] : 1, q = i < y.size() ? y[y.size() - 1 - i] : 1;
-    KILN_CHECK(p == q || p == 1 || q == 1, invalid, "{} ({}): shapes do not broadcast; got {} and {}", name,
-               loc.str(), a.type_str(), b.type_str());
     out[out.size() - 1 - i] = p == 1 ? q : p;
   }
   return out;
+}
+
+void require_one_dtype(std::initializer_list<Arg> args, const char* name, Loc loc) {
+  const Arg* first = nullptr;
+  for (const Arg& a : args) {
+    if (!a.tensor || !a.tensor->defined()) continue;
+    if (!first) first = &a;
+    KILN_CHECK(a.tensor->dtype() == first->tensor->dtype(), invalid,
+               "{} ({}): dtypes differ; got {} {} and {} {} (cast one with to())", name, loc.str(),
+               first->name, first->tensor->type_str(), a.name, a.tensor->type_str());
+  }
 }
 
 namespace {
@@ -162,30 +193,51 @@ void check_elements(const Tensor& values, const Tensor& bad, int64_t size, const
               fmt::format(" is out of range; expected {}", expected), least);
 }
 
-void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc) {
+void check_indices(const Tensor& index, int64_t size, const char* name, Loc loc, const char* arg,
+                   const std::string& of) {
   if (index.numel() == 0) return;
   const Tensor wide = cast_to(index, DType::i64), zero = constant_like(wide, 0),
                end = constant_like(wide, static_cast<double>(size));
   const Tensor below = apply(op("lt"), {&wide, &zero}), above = apply(op("ge"), {&wide, &end});
-  check_elements(wide, apply(op("logical_or"), {&below, &above}), size, name, loc, "index",
-                 fmt::format("0 to {}", size - 1));
+  check_elements(wide, apply(op("logical_or"), {&below, &above}), size, name, loc, arg,
+                 size > 0 ? fmt::format("0 to {}{}", size - 1, of) : "none" + of);
 }
 
-void require(const Tensor& x, const char* name, Loc loc) { checked(x, name, loc); }
+void require(const Tensor& x, const char* name, Loc loc, const char* arg) {
+  if (x.defined()) return;
+  throw Error(ErrorKind::invalid,
+              fmt::format("{}{}: {} is undefined (give it a value first)", name,
+                          loc.known() ? " (" + loc.str() + ")" : "", arg),
+              loc);
+}
 
-void require_fits(const Scalar& number, DType t, const char* name, Loc loc) {
+void require_all(const std::vector<Tensor>& tensors, const char* name, Loc loc) {
+  KILN_CHECK(!tensors.empty(), invalid, "{} ({}): tensors is empty, expected at least one", name, loc.str());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].defined()) require(tensors[i], name, loc, fmt::format("tensors[{}]", i).c_str());
+}
+
+void require_bool(const Tensor& x, const char* name, Loc loc, const char* arg) {
+  require(x, name, loc, arg);
+  KILN_CHECK(x.dtype() == DType::boolean, invalid,
+             "{} ({}): got {} {}, expected bool (compare it, e.g. with 0)", name, loc.str(), arg,
+             x.type_str());
+}
+
+void require_fits(const Scalar& number, DType t, const char* name, Loc loc, const char* arg) {
   if (is_floating(t) || t == DType::boolean) return;
   const double v = number.d;  // NaN fails both comparisons
   bool fits = number.is_int || (v >= -0x1p63 && v < 0x1p63);
   if (t == DType::i32) fits = fits && v > -0x1p31 - 1 && v < 0x1p31;
   if (t == DType::u8) fits = fits && v > -256 && v < 256;
-  KILN_CHECK(fits, invalid, "{} ({}): {} does not fit {} (cast the tensor with to())", name, loc.str(),
-             number.is_int ? fmt::format("{}", number.i) : fmt::format("{}", v), dtype_name(t));
+  KILN_CHECK(fits, invalid, "{} ({}): {} {} does not fit {} (cast the tensor with to())", name, loc.str(),
+             arg, number.is_int ? fmt::format("{}", number.i) : fmt::format("{}", v), dtype_name(t));
 }
 
-void require_floating(const Tensor& x, const char* name, Loc loc) {
-  checked(x, name, loc);
-  KILN_CHECK(is_floating(x.dtype()), invalid, "{} ({}): expected a floating dtype, got {}", name, loc.str(),
+void require_floating(const Tensor& x, const char* name, Loc loc, const char* arg) {
+  require(x, name, loc, arg);
+  KILN_CHECK(is_floating(x.dtype()), invalid,
+             "{} ({}): got {} {}, expected a floating dtype (cast it with to())", name, loc.str(), arg,
              x.type_str());
 }
 
@@ -206,13 +258,13 @@ Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
 }
 
 /// The elements of an integer divisor must not be zero.
-void check_divisor(const Tensor& b, const char* name, Loc loc) {
-  const Tensor flat = reshape_to(b, {b.numel()}), zero = constant_like(flat, 0), at = iota(0, {b.numel()}),
-               none = constant_like(at, static_cast<double>(kNothingWrong));
+void check_divisor(const Tensor& b, DType dtype, const char* name, Loc loc) {
+  const Tensor flat = reshape_to(cast_to(b, dtype), {b.numel()}), zero = constant_like(flat, 0),
+               at = iota(0, {b.numel()}), none = constant_like(at, static_cast<double>(kNothingWrong));
   const Tensor wrong = select3(apply(op("eq"), {&flat, &zero}), at, none);
   check_value(reduce(op("amax"), wrong, {0}, false),
-              fmt::format("{} ({}): integer division by zero; got divisor {} with a 0 at element ", name,
-                          loc.str(), b.type_str()),
+              fmt::format("{} ({}): integer division by zero; got b {} with a 0 at element ", name, loc.str(),
+                          b.type_str()),
               "");
 }
 
@@ -220,12 +272,11 @@ void check_divisor(const Tensor& b, const char* name, Loc loc) {
 template <typename Body>
 Tensor whole_division(const char* name, const TensorArg& a, const TensorArg& b, Body&& body) {
   if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
-    KILN_CHECK(b.scalar.i != 0, invalid, "{} ({}): integer division of {} by zero", name, a.loc.str(),
-               a.tensor->type_str());
+    KILN_CHECK(b.scalar.i != 0, invalid, "{} ({}): integer division by zero; got a {} and b 0", name,
+               a.loc.str(), a.tensor->type_str());
   return binary_call(name, a, b, [&](const Tensor& x, const Tensor& y) {
     const DType t = result_type(x, y);
-    if (b.tensor && !is_floating(t) && x.numel() > 0 && y.numel() > 0)
-      check_divisor(cast_to(y, t), name, a.loc);
+    if (b.tensor && !is_floating(t) && x.numel() > 0 && y.numel() > 0) check_divisor(y, t, name, a.loc);
     return body(x, y);
   });
 }
@@ -306,7 +357,7 @@ Tensor mul(const TensorArg& a, const TensorArg& b) {
 }
 Tensor pow(const TensorArg& a, const TensorArg& b) {
   if (a.tensor && a.tensor->defined() && !b.tensor && b.scalar.is_int && !is_floating(a.tensor->dtype()))
-    KILN_CHECK(b.scalar.i >= 0, invalid, "pow ({}): {} to the power {}, expected none below 0 for integers",
+    KILN_CHECK(b.scalar.i >= 0, invalid, "pow ({}): got a {} and b {}, expected b of at least 0 for integers",
                a.loc.str(), a.tensor->type_str(), b.scalar.i);
   return binary_op(op("pow"), a, b);
 }
@@ -351,13 +402,13 @@ Tensor div(const TensorArg& a, const TensorArg& b, RoundingMode mode) {
 }
 
 Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
-  require(condition, "where", a.loc);
-  if (a.tensor) require(*a.tensor, "where", a.loc);
-  if (b.tensor) require(*b.tensor, "where", b.loc);
-  KILN_CHECK(condition.dtype() == DType::boolean, invalid, "where ({}): the condition is {}, expected bool",
-             a.loc.str(), condition.type_str());
-  if (a.tensor && !b.tensor && b.scalar.is_int) require_fits(b.scalar, a.tensor->dtype(), "where", a.loc);
-  if (b.tensor && !a.tensor && a.scalar.is_int) require_fits(a.scalar, b.tensor->dtype(), "where", a.loc);
+  require_bool(condition, "where", a.loc, "condition");
+  if (a.tensor) require(*a.tensor, "where", a.loc, "a");
+  if (b.tensor) require(*b.tensor, "where", b.loc, "b");
+  if (a.tensor && !b.tensor && b.scalar.is_int)
+    require_fits(b.scalar, a.tensor->dtype(), "where", a.loc, "b");
+  if (b.tensor && !a.tensor && a.scalar.is_int)
+    require_fits(a.scalar, b.tensor->dtype(), "where", a.loc, "a");
   const Tensor* operands[] = {&condition, a.tensor, b.tensor};
   std::vector<Scalar> scalars;
   if (!a.tensor) scalars.push_back(a.scalar);
@@ -368,6 +419,7 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
     if (!b.tensor && a.tensor) y = scalar_for(y, b.scalar.is_int, x);
     if (!a.tensor && !b.tensor && !(a.scalar.is_int && b.scalar.is_int))
       x = cast_to(x, DType::f32), y = cast_to(y, DType::f32);
+    require_broadcast({{&condition, "condition"}, {&x, "a"}, {&y, "b"}}, "where", a.loc);
     const DType dtype = result_type(x, y);
     Sizes shape = broadcast_shapes(x, y, "where", a.loc);
     shape = broadcast_shapes(condition, expand_to(x, shape), "where", a.loc);
@@ -380,11 +432,11 @@ Tensor where(const Tensor& condition, const TensorArg& a, const TensorArg& b) {
 
 namespace {
 /// A bound as a number of dtype `t`. For integers one that lies outside becomes the nearest that does not.
-Scalar bound_of(double v, DType t, Loc loc) {
-  KILN_CHECK(!std::isnan(v), invalid, "clamp ({}): a bound is NaN", loc.str());
+Scalar bound_of(double v, DType t, const char* arg, const char* name, Loc loc) {
+  KILN_CHECK(!std::isnan(v), invalid, "{} ({}): {} is NaN, expected a number", name, loc.str(), arg);
   if (is_floating(t)) return v;
-  KILN_CHECK(v == std::trunc(v), invalid, "clamp ({}): the bound {} of {} elements is no whole number",
-             loc.str(), v, dtype_name(t));
+  KILN_CHECK(v == std::trunc(v), invalid, "{} ({}): {} is {}, expected a whole number for {} elements", name,
+             loc.str(), arg, v, dtype_name(t));
   const double lo = t == DType::i64 ? -0x1p63 : t == DType::i32 ? -0x1p31 : 0;
   const double hi = t == DType::i64 ? 0x1p63 : t == DType::i32 ? 0x1p31 - 1 : t == DType::u8 ? 255 : 1;
   const double near = std::clamp(v, lo, hi);
@@ -393,11 +445,15 @@ Scalar bound_of(double v, DType t, Loc loc) {
 }  // namespace
 
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc) {
-  require(x, "clamp", loc);
-  KILN_CHECK(lo || hi, invalid, "clamp ({}): got neither a lower nor an upper bound", loc.str());
+  return detail::clamp("clamp", x, lo, hi, loc);
+}
+Tensor detail::clamp(const char* name, const Tensor& x, std::optional<double> lo, std::optional<double> hi,
+                     Loc loc) {
+  require(x, name, loc);
+  KILN_CHECK(lo || hi, invalid, "{} ({}): got neither lo nor hi, expected a bound", name, loc.str());
   std::vector<Scalar> scalars;
-  if (lo) scalars.push_back(bound_of(*lo, x.dtype(), loc));
-  if (hi) scalars.push_back(bound_of(*hi, x.dtype(), loc));
+  if (lo) scalars.push_back(bound_of(*lo, x.dtype(), "lo", name, loc));
+  if (hi) scalars.push_back(bound_of(*hi, x.dtype(), "hi", name, loc));
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {lo.has_value(), hi.has_value()};
   return call({"clamp", loc, operands, ints, scalars}, [&](const std::vector<Tensor>& s) {
@@ -418,12 +474,10 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value, Loc loc) {
   require(x, "masked_fill", loc);
-  require(mask, "masked_fill", loc);
-  KILN_CHECK(mask.dtype() == DType::boolean, invalid, "masked_fill ({}): the condition is {}, expected bool",
-             loc.str(), mask.type_str());
+  require_bool(mask, "masked_fill", loc, "mask");
   require_fits(value, x.dtype(), "masked_fill", loc);
   return call("masked_fill", loc, {&mask, &x}, {}, {value}, [&](const std::vector<Tensor>& s) {
-    const Sizes shape = broadcast_shapes(mask, x, "masked_fill", loc);
+    const Sizes shape = broadcast_shapes(x, mask, "masked_fill", loc, {"x", "mask"});
     return select3(expand_to(mask, shape), cast_to(s[0], x.dtype()), expand_to(x, shape));
   });
 }

@@ -152,8 +152,22 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim, Loc loc
   return place_call(op("argmin"), x, dim, keepdim, loc);
 }
 
-Tensor max(const Tensor& x, const Tensor& y, Loc loc) { return maximum(TensorArg(x, loc), y); }
-Tensor min(const Tensor& x, const Tensor& y, Loc loc) { return minimum(TensorArg(x, loc), y); }
+namespace {
+void check_extremes(const char* name, const Tensor& x, const Tensor& y, Loc loc) {
+  require(x, name, loc);
+  require(y, name, loc, "y");
+  require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
+}
+}  // namespace
+
+Tensor max(const Tensor& x, const Tensor& y, Loc loc) {
+  check_extremes("max", x, y, loc);
+  return maximum(TensorArg(x, loc), y);
+}
+Tensor min(const Tensor& x, const Tensor& y, Loc loc) {
+  check_extremes("min", x, y, loc);
+  return minimum(TensorArg(x, loc), y);
+}
 Tensor max(const Tensor& x, Loc loc) {
   return reduce_call("max", x, {}, false, 0, loc,
                      [&](const Tensor& x, const Sizes& d) { return reduce(op("amax"), x, d, false); });
@@ -170,6 +184,7 @@ ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim, Loc loc) {
 }
 
 Extrema aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim, Loc loc) {
+  require(x, "aminmax", loc);
   const Sizes dims = dim ? Sizes{*dim} : Sizes{};
   return {amin(x, dims, keepdim, loc), amax(x, dims, keepdim, loc)};
 }
@@ -248,6 +263,7 @@ Tensor detail::norm_body(const Tensor& x, Norm kind, const Tensor& p, const Size
 }
 
 Tensor norm(const Tensor& x, double p, Dims dims, bool keepdim, Loc loc) {
+  require_floating(x, "norm", loc);
   return vector_norm(x, p, std::move(dims), keepdim, loc);
 }
 
@@ -270,7 +286,7 @@ Tensor vector_norm(const Tensor& x, double ord, Dims dims, bool keepdim, Loc loc
 Tensor matrix_norm(const Tensor& x, std::optional<double> ord, Dims dims, bool keepdim, Loc loc) {
   require_floating(x, "matrix_norm", loc);
   KILN_CHECK(x.dim() >= 2 && dims.size() == 2, invalid,
-             "matrix_norm ({}): got {} and {} dims, expected at least two dims and two of them", loc.str(),
+             "matrix_norm ({}): got x {} and {} dims, expected at least two dims and two of them", loc.str(),
              x.type_str(), dims.size());
   const int64_t row = wrap_dim(dims[0], x.dim(), "matrix_norm", loc),
                 column = wrap_dim(dims[1], x.dim(), "matrix_norm", loc);

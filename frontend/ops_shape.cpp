@@ -8,6 +8,7 @@
 #include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
+#include "frontend/window_detail.h"
 
 namespace kiln {
 
@@ -60,11 +61,11 @@ Tensor empty(Sizes sizes, TensorOptions o, Loc loc) {
   return create("empty", sizes, o, {}, loc, [&](const auto&) { return constant(0, float_or(o), sizes); });
 }
 Tensor zeros_like(const Tensor& t, Loc loc) {
-  require(t, "zeros_like", loc);
+  require(t, "zeros_like", loc, "t");
   return zeros(t.sizes(), {.dtype = t.dtype(), .device = t.device()}, loc);
 }
 Tensor ones_like(const Tensor& t, Loc loc) {
-  require(t, "ones_like", loc);
+  require(t, "ones_like", loc, "t");
   return ones(t.sizes(), {.dtype = t.dtype(), .device = t.device()}, loc);
 }
 
@@ -168,7 +169,7 @@ Sizes resolve(const Tensor& x, Sizes sizes, const char* name, Loc loc) {
   }
   const int64_t n = x.numel();
   const bool fits = unknown < 0 ? known == n : known != 0 && n % known == 0;
-  KILN_CHECK(fits, invalid, "{} ({}): {} does not fit sizes [{}]", name, loc.str(), x.type_str(),
+  KILN_CHECK(fits, invalid, "{} ({}): x {} does not fit sizes [{}]", name, loc.str(), x.type_str(),
              fmt::join(sizes, ","));
   if (unknown >= 0) sizes[static_cast<size_t>(unknown)] = n / known;
   return sizes;
@@ -186,8 +187,8 @@ Tensor view(const Tensor& x, Sizes sizes, Loc loc) {
   const Sizes shape = resolve(x, std::move(sizes), "view", loc);
   const auto layout = def(op("reshape")).view({x.dtype(), nullptr, x.sizes(), x.strides()}, {dims(shape)});
   KILN_CHECK(layout, invalid,
-             "view ({}): strides [{}] of {} do not allow sizes [{}] without a copy (use reshape)", loc.str(),
-             fmt::join(x.strides(), ","), x.type_str(), fmt::join(shape, ","));
+             "view ({}): strides [{}] of x {} do not allow sizes [{}] without a copy (use reshape)",
+             loc.str(), fmt::join(x.strides(), ","), x.type_str(), fmt::join(shape, ","));
   return shape_call("view", loc, x, shape, [&] { return reshape_to(x, shape); });
 }
 
@@ -212,7 +213,7 @@ Tensor permute(const Tensor& x, Sizes order, Loc loc) {
     const auto before = order.begin() + static_cast<ptrdiff_t>(i);
     complete = complete && std::find(order.begin(), before, order[i]) == before;
   }
-  KILN_CHECK(complete, invalid, "permute ({}): [{}] is no order of the dims of {}", loc.str(),
+  KILN_CHECK(complete, invalid, "permute ({}): dims [{}] are no order of those of x {}", loc.str(),
              fmt::join(order, ","), x.type_str());
   return shape_call("permute", loc, x, order, [&] { return apply(op("permute"), {&x}, {order}); });
 }
@@ -229,7 +230,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b, Loc loc) {
 
 Tensor t(const Tensor& x, Loc loc) {
   require(x, "t", loc);
-  KILN_CHECK(x.dim() <= 2, invalid, "t ({}): expected a matrix, got {}", loc.str(), x.type_str());
+  KILN_CHECK(x.dim() <= 2, invalid, "t ({}): got x {}, expected at most two dims", loc.str(), x.type_str());
   return x.dim() < 2 ? x : transpose(x, 0, 1, loc);
 }
 
@@ -241,9 +242,9 @@ Tensor expand(const Tensor& x, Sizes sizes, Loc loc) {
     const int64_t had = from >= 0 ? x.size(from) : 1;
     if (sizes[i] == -1 && from >= 0) sizes[i] = had;
     KILN_CHECK(lead >= 0 && sizes[i] >= 0 && (had == 1 || had == sizes[i]), invalid,
-               "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(), fmt::join(sizes, ","));
+               "expand ({}): x {} does not expand to [{}]", loc.str(), x.type_str(), fmt::join(sizes, ","));
   }
-  KILN_CHECK(lead >= 0, invalid, "expand ({}): {} does not expand to [{}]", loc.str(), x.type_str(),
+  KILN_CHECK(lead >= 0, invalid, "expand ({}): x {} does not expand to [{}]", loc.str(), x.type_str(),
              fmt::join(sizes, ","));
   count_of(sizes, "expand", loc);
   return shape_call("expand", loc, x, sizes, [&] { return expand_to(x, sizes); });
@@ -268,7 +269,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim, Loc loc) {
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step, Loc loc) {
   require(x, "slice", loc);
   KILN_CHECK(x.dim() > 0 && step > 0, invalid,
-             "slice ({}): got {} and step {}, expected at least one dim and step >= 1", loc.str(),
+             "slice ({}): got x {} and step {}, expected at least one dim and step >= 1", loc.str(),
              x.type_str(), step);
   const int64_t d = wrap_dim(dim, x.dim(), "slice", loc), n = x.size(d);
   auto limit = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
@@ -286,17 +287,17 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length, Loc loc) {
   require(x, "narrow", loc);
-  const int64_t n = x.size(dim, loc), from = start < 0 ? start + n : start;
+  const int64_t n = size_along(x, dim, "narrow", loc), from = start < 0 ? start + n : start;
   KILN_CHECK(from >= 0 && length >= 0 && from <= n && length <= n - from, invalid,
-             "narrow ({}): {} elements from {} on are outside dim {} of {}", loc.str(), length, start, dim,
+             "narrow ({}): {} elements from {} on are outside dim {} of x {}", loc.str(), length, start, dim,
              x.type_str());
   return slice(x, dim, from, from + length, 1, loc);
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index, Loc loc) {
   require(x, "select", loc);
-  const int64_t n = x.size(dim, loc), i = index < 0 ? index + n : index;
-  KILN_CHECK(i >= 0 && i < n, invalid, "select ({}): index {} is out of range for dim {} of {}", loc.str(),
+  const int64_t n = size_along(x, dim, "select", loc), i = index < 0 ? index + n : index;
+  KILN_CHECK(i >= 0 && i < n, invalid, "select ({}): index {} is out of range for dim {} of x {}", loc.str(),
              index, dim, x.type_str());
   return squeeze(slice(x, dim, i, i + 1, 1, loc), dim, loc);
 }
@@ -307,19 +308,37 @@ Tensor flip(const Tensor& x, Sizes order, Loc loc) {
   return shape_call("flip", loc, x, order, [&] { return copied(apply(op("flip"), {&x}, {order})); });
 }
 
-Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
-  KILN_CHECK(!tensors.empty(), invalid, "cat ({}): no tensors", loc.str());
-  std::vector<const Tensor*> operands;
-  for (const Tensor& x : tensors) {
-    require(x, "cat", loc);
-    operands.push_back(&x);
+namespace {
+/// torch's exception: an empty 1-d tensor goes with any shape.
+bool joins_any(const Tensor& x) { return x.dim() == 1 && x.numel() == 0; }
+}  // namespace
+
+int64_t detail::check_joined(const std::vector<Tensor>& tensors, const std::vector<Tensor>& given,
+                             int64_t dim, const char* name, Loc loc) {
+  require_all(tensors, name, loc);
+  const size_t model =
+      static_cast<size_t>(std::find_if_not(tensors.begin(), tensors.end(), joins_any) - tensors.begin()) %
+      tensors.size();
+  const Tensor& first = tensors[model];
+  const int64_t d = wrap_dim(dim, first.dim(), name, loc);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& x = tensors[i];
+    bool fits = x.dim() == first.dim() && x.dim() > 0;
+    for (int64_t k = 0; fits && k < x.dim(); ++k) fits = k == d || x.size(k) == first.size(k);
+    KILN_CHECK(fits || (joins_any(x) && first.dim() > 0), invalid,
+               "{} ({}): got tensors[{}] {} beside tensors[{}] {}, expected one shape but for dim {}", name,
+               loc.str(), i, given[i].type_str(), model, given[model].type_str(), d);
   }
-  // torch's exception: an empty 1-d tensor goes with any shape.
-  const auto free = [](const Tensor& x) { return x.dim() == 1 && x.numel() == 0; };
-  const auto shaped = std::find_if_not(tensors.begin(), tensors.end(), free);
-  const Tensor& model = shaped == tensors.end() ? tensors[0] : *shaped;
-  const int64_t d = wrap_dim(dim, model.dim(), "cat", loc);
+  return d;
+}
+
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
+  const int64_t d = check_joined(tensors, tensors, dim, "cat", loc);
+  std::vector<const Tensor*> operands;
+  for (const Tensor& x : tensors) operands.push_back(&x);
   return call({"cat", loc, operands, {&d, 1}, {}}, [&](const auto&) {
+    const auto shaped = std::find_if_not(tensors.begin(), tensors.end(), joins_any);
+    const Tensor& model = shaped == tensors.end() ? tensors[0] : *shaped;
     Sizes none = model.sizes();
     if (!none.empty()) none[static_cast<size_t>(d)] = 0;
     DType dtype = tensors[0].dtype();
@@ -327,14 +346,18 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
     std::vector<Tensor> cast;
     std::vector<const Tensor*> in;
     for (const Tensor& x : tensors)
-      cast.push_back(free(x) ? reshape_to(cast_to(x, dtype), none) : cast_to(x, dtype));
+      cast.push_back(joins_any(x) ? reshape_to(cast_to(x, dtype), none) : cast_to(x, dtype));
     for (const Tensor& x : cast) in.push_back(&x);
     return apply(op("cat"), in, {d});
   });
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
-  KILN_CHECK(!tensors.empty(), invalid, "stack ({}): no tensors", loc.str());
+  require_all(tensors, "stack", loc);
+  for (size_t i = 1; i < tensors.size(); ++i)
+    KILN_CHECK(tensors[i].sizes() == tensors[0].sizes(), invalid,
+               "stack ({}): got tensors[{}] {} beside tensors[0] {}, expected one shape", loc.str(), i,
+               tensors[i].type_str(), tensors[0].type_str());
   std::vector<Tensor> lifted;
   for (const Tensor& x : tensors) lifted.push_back(unsqueeze(x, dim, loc));
   return cat(lifted, dim, loc);
@@ -343,7 +366,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
   require(x, "split", loc);
   KILN_CHECK(size > 0, invalid, "split ({}): size {} is not positive", loc.str(), size);
-  const int64_t n = x.size(dim, loc);
+  const int64_t n = size_along(x, dim, "split", loc);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < std::max<int64_t>(n, 1); at += size)
     parts.push_back(slice(x, dim, at, std::min(at + size, n), 1, loc));
@@ -353,7 +376,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, Loc loc) {
   require(x, "chunk", loc);
   KILN_CHECK(chunks > 0, invalid, "chunk ({}): {} chunks, expected at least one", loc.str(), chunks);
-  const int64_t n = x.size(dim, loc);
+  const int64_t n = size_along(x, dim, "chunk", loc);
   if (n == 0) return std::vector<Tensor>(static_cast<size_t>(chunks), x);
   return split(x, n / chunks + (n % chunks != 0), dim, loc);
 }
@@ -370,7 +393,7 @@ Tensor contiguous(const Tensor& x, Loc loc) {
 namespace {
 Tensor triangle(const char* name, const Tensor& x, int64_t diagonal, bool lower, Loc loc) {
   require(x, name, loc);
-  KILN_CHECK(x.dim() >= 2, invalid, "{} ({}): expected at least two dims, got {}", name, loc.str(),
+  KILN_CHECK(x.dim() >= 2, invalid, "{} ({}): got x {}, expected at least two dims", name, loc.str(),
              x.type_str());
   const Scalar d(diagonal);
   return call(name, loc, {&x}, {}, {d}, [&](const std::vector<Tensor>& s) {
@@ -389,20 +412,47 @@ Tensor tril(const Tensor& x, int64_t diagonal, Loc loc) { return triangle("tril"
 Tensor triu(const Tensor& x, int64_t diagonal, Loc loc) { return triangle("triu", x, diagonal, false, loc); }
 
 namespace {
+/// Whether `index` has x's rank and reaches no further beside dim d, where it must; and the type of src.
+void check_places(Op o, const std::vector<Tensor>& operands, int64_t d, const char* name, Loc loc) {
+  const Tensor &x = operands[0], &index = operands[1];
+  const bool along = o == op("take_along") || o == op("scatter_add");
+  bool fits = !along || index.dim() == x.dim();
+  for (int64_t k = 0; along && fits && k < x.dim(); ++k) fits = k == d || index.size(k) <= x.size(k);
+  KILN_CHECK(fits, invalid,
+             "{} ({}): got index {} for x {}, expected as many dims, none larger beside dim {}", name,
+             loc.str(), index.type_str(), x.type_str(), d);
+  if (operands.size() < 3) return;
+  const Tensor& src = operands[2];
+  Sizes expected = index.sizes();
+  bool covers = src.dim() == index.dim() && o == op("scatter_add");
+  for (int64_t k = 0; covers && k < src.dim(); ++k) covers = src.size(k) >= index.size(k);
+  if (!along) {
+    expected.insert(expected.begin(), x.sizes().begin(), x.sizes().begin() + d);
+    expected.insert(expected.end(), x.sizes().begin() + d + 1, x.sizes().end());
+  }
+  KILN_CHECK((covers || src.sizes() == expected) && src.dtype() == x.dtype(), invalid,
+             "{} ({}): got src {} for x {} and index {}, expected {}[{}]{}", name, loc.str(), src.type_str(),
+             x.type_str(), index.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","),
+             o == op("scatter_add") ? " or more" : "");
+}
+
 template <typename... T>
-Tensor index_call(const char* name, Op o, int64_t dim, Loc loc, const Tensor& x, const Tensor& index,
-                  const T&... src) {
+Tensor index_call(const char* event, const char* name, Op o, int64_t dim, Loc loc, const Tensor& x,
+                  const Tensor& index, const T&... src) {
   require(x, name, loc);
   require_index(index, name, loc);
-  (require(src, name, loc), ...);
+  (require(src, name, loc, "src"), ...);
   const int64_t d = wrap_dim(dim, x.dim(), name, loc);
-  return call(name, loc, {&x, &index, &src...}, {d}, {},
+  return call(event, loc, {&x, &index, &src...}, {d}, {},
               [&](const Tensor& x, const Tensor& index, const T&... src, const std::vector<Tensor>&) {
                 const auto line = [&](const Tensor& t) {
                   return x.dim() == 0 && t.dim() == 0 ? reshape_to(t, {1}) : t;
                 };
-                check_indices(index, x.dim() == 0 ? 1 : x.size(d), name, loc);
-                const std::vector<Tensor> lines{line(x), line(index), line(src)...};  // of 0-d tensors
+                std::vector<Tensor> lines{line(x), line(index), line(src)...};  // of 0-d tensors
+                check_places(o, lines, d, name, loc);
+                for (int64_t k = 0; o == op("scatter_add") && k < lines[1].dim(); ++k)
+                  lines.back() = cut(lines.back(), k, 0, lines[1].size(k));
+                check_indices(index, lines[0].size(d), name, loc);
                 std::vector<const Tensor*> operands;
                 for (const Tensor& t : lines) operands.push_back(&t);
                 const Tensor y = apply(o, operands, {d});
@@ -416,27 +466,38 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) 
   require(x, "index_select", loc);
   require_index(index, "index_select", loc);
   KILN_CHECK(index.dim() <= 1 && (x.dim() > 0 || index.numel() == 1), invalid,
-             "index_select ({}): got index {} for {}, expected {}", loc.str(), index.type_str(), x.type_str(),
-             x.dim() > 0 ? "at most one dim" : "one index");
-  return index_call("index_select", op("take"), dim, loc, x, index);
+             "index_select ({}): got index {} for x {}, expected {}", loc.str(), index.type_str(),
+             x.type_str(), x.dim() > 0 ? "at most one dim" : "one index");
+  return index_call("index_select", "index_select", op("take"), dim, loc, x, index);
 }
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) {
-  return index_call("gather", op("take_along"), dim, loc, x, index);
+  return index_call("gather", "gather", op("take_along"), dim, loc, x, index);
+}
+Tensor detail::scatter_add(const char* name, const Tensor& x, int64_t dim, const Tensor& index,
+                           const Tensor& src, Loc loc) {
+  return index_call("scatter_add", name, op("scatter_add"), dim, loc, x, index, src);
 }
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
-  return index_call("scatter_add", op("scatter_add"), dim, loc, x, index, src);
+  return detail::scatter_add("scatter_add", x, dim, index, src, loc);
 }
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha,
                  Loc loc) {
-  require(src, "index_add", loc);
+  return detail::index_add("index_add", x, dim, index, src, alpha, loc);
+}
+Tensor detail::index_add(const char* name, const Tensor& x, int64_t dim, const Tensor& index,
+                         const Tensor& src, const Scalar& alpha, Loc loc) {
+  require(x, name, loc);
+  require_index(index, name, loc);
+  require(src, name, loc, "src");
   const bool plain = alpha.is_int && alpha.i == 1;
-  return index_call("index_add", op("index_add"), dim, loc, x, index,
+  return index_call("index_add", name, op("index_add"), dim, loc, x, index,
                     plain ? src : mul(TensorArg(src, loc), TensorArg(alpha, loc)));
 }
 
 // Methods.
 
 Tensor Tensor::detach(Loc loc) const {
+  checked(*this, "detach", loc);
   return shape_call("detach", loc, *this, {}, [&] {
     NoGrad guard;
     const Tensor r = apply(op("reshape"), {this}, {dims(sizes())});

@@ -33,8 +33,8 @@ std::pair<Tensor, Tensor> ranked(const char* name, const Tensor& x, int64_t k, i
                                  Loc loc) {
   require(x, name, loc);
   const int64_t d = wrap_dim(dim, x.dim(), name, loc), n = x.dim() == 0 ? 1 : x.size(d);
-  KILN_CHECK(k >= 1 && k <= n, invalid, "{} ({}): k is {}, expected 1 to {}, the size of dim {} of {}", name,
-             loc.str(), k, n, d, x.type_str());
+  KILN_CHECK(k >= 1 && k <= n, invalid, "{} ({}): k is {}, expected 1 to {}, the size of dim {} of x {}",
+             name, loc.str(), k, n, d, x.type_str());
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {k, d, keepdim};
   return both(call_many(name, loc, operands, ints, {},
@@ -85,9 +85,9 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending, Loc loc) {
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest, Loc loc) {
   require(x, "topk", loc);
   const int64_t d = wrap_dim(dim, x.dim(), "topk", loc), n = x.dim() == 0 ? 1 : x.size(d);
-  KILN_CHECK(k >= 0 && k <= n, invalid, "topk ({}): k is {}, expected 0 to {}, the size of dim {} of {}",
+  KILN_CHECK(k >= 0 && k <= n, invalid, "topk ({}): k is {}, expected 0 to {}, the size of dim {} of x {}",
              loc.str(), k, n, d, x.type_str());
-  KILN_CHECK(x.dim() > 0 || k == 1, invalid, "topk ({}): k is 0 for the single number {}", loc.str(),
+  KILN_CHECK(x.dim() > 0 || k == 1, invalid, "topk ({}): k is 0 for the single number x {}", loc.str(),
              x.type_str());
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {k, d, largest};
@@ -103,7 +103,7 @@ std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, Loc
   constexpr const char* kName = "median";
   require(x, kName, loc);
   const int64_t d = wrap_dim(dim, x.dim(), kName, loc), n = x.dim() == 0 ? 1 : x.size(d);
-  KILN_CHECK(n > 0, invalid, "median ({}): dim {} of {} is empty", loc.str(), d, x.type_str());
+  KILN_CHECK(n > 0, invalid, "median ({}): dim {} of x {} is empty", loc.str(), d, x.type_str());
   const Tensor* operands[] = {&x};
   const int64_t ints[] = {d, keepdim};
   return both(call_many(kName, loc, operands, ints, {}, [&](const auto&) -> std::vector<Tensor> {
@@ -126,26 +126,27 @@ std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, Loc
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right, Loc loc) {
   constexpr const char* kName = "searchsorted";
-  require(sorted, kName, loc);
-  require(values, kName, loc);
+  require(sorted, kName, loc, "sorted");
+  require(values, kName, loc, "values");
   KILN_CHECK(sorted.dim() >= 1 && (sorted.dim() == 1 || sorted.dim() == values.dim()), invalid,
-             "searchsorted ({}): got sorted sequence {} for values {}, expected one dim or as many as values",
+             "searchsorted ({}): got sorted {} for values {}, expected one dim or as many as values",
              loc.str(), sorted.type_str(), values.type_str());
   for (int64_t d = 0; sorted.dim() > 1 && d + 1 < sorted.dim(); ++d)
     KILN_CHECK(sorted.size(d) == values.size(d), invalid,
-               "searchsorted ({}): sizes beside the last dim differ; got {} and {}", loc.str(),
+               "searchsorted ({}): sizes beside the last dim differ; got sorted {} and values {}", loc.str(),
                sorted.type_str(), values.type_str());
-  KILN_CHECK(sorted.dtype() == values.dtype(), invalid, "searchsorted ({}): dtypes differ; got {} and {}",
-             loc.str(), sorted.type_str(), values.type_str());
+  require_one_dtype({{&sorted, "sorted"}, {&values, "values"}}, kName, loc);
   return call(kName, loc, {&sorted, &values}, {right}, {}, [&](const auto&) {
     return apply(op("searchsorted"), {&sorted, &values}, {right});
   });
 }
 
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right, Loc loc) {
-  require(boundaries, "bucketize", loc);
+  require(x, "bucketize", loc);
+  require(boundaries, "bucketize", loc, "boundaries");
   KILN_CHECK(boundaries.dim() == 1, invalid, "bucketize ({}): got boundaries {}, expected one dim", loc.str(),
              boundaries.type_str());
+  require_one_dtype({{&x, "x"}, {&boundaries, "boundaries"}}, "bucketize", loc);
   return searchsorted(boundaries, x, right, loc);
 }
 

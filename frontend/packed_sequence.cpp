@@ -135,12 +135,16 @@ namespace {
 Ints lengths_of(const std::vector<Tensor>& sequences, const char* name, Loc loc) {
   KILN_CHECK(!sequences.empty(), invalid, "{} ({}): no sequences", name, loc.str());
   Ints lengths;
-  for (const Tensor& s : sequences) {
-    require(s, name, loc);
-    KILN_CHECK(s.dim() >= 1 && s.dim() == sequences[0].dim() && s.dtype() == sequences[0].dtype() &&
-                   std::equal(s.sizes().begin() + 1, s.sizes().end(), sequences[0].sizes().begin() + 1),
-               invalid, "{} ({}): got sequences {} and {}, expected [length, ...] of one dtype and width",
-               name, loc.str(), sequences[0].type_str(), s.type_str());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Tensor& s = sequences[i];
+    if (!s.defined()) require(s, name, loc, fmt::format("sequences[{}]", i).c_str());
+    KILN_CHECK(
+        s.dim() >= 1 && s.dim() == sequences[0].dim() && s.dtype() == sequences[0].dtype() &&
+            std::equal(s.sizes().begin() + 1, s.sizes().end(), sequences[0].sizes().begin() + 1),
+        invalid,
+        "{} ({}): got sequences[{}] {} beside sequences[0] {}, expected [length, ...] of one dtype and "
+        "width",
+        name, loc.str(), i, s.type_str(), sequences[0].type_str());
     lengths.push_back(s.size(0));
   }
   return lengths;

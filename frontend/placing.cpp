@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes in which elements stand by their index: diagonals, padding, slices replaced, one-hot rows.
 
+#include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
 #include "frontend/shapes.h"
 
@@ -17,9 +18,11 @@ Tensor matrices_last(const Tensor& x, int64_t a, int64_t b, Loc loc) {
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc loc) {
   require(x, "diagonal", loc);
+  KILN_CHECK(x.dim() >= 2, invalid, "diagonal ({}): got x {}, expected at least two dims", loc.str(),
+             x.type_str());
   int64_t a = wrap_dim(dim1, x.dim(), "diagonal", loc), b = wrap_dim(dim2, x.dim(), "diagonal", loc);
-  KILN_CHECK(x.dim() >= 2 && a != b, invalid, "diagonal ({}): got {} and dims {} and {}, expected two dims",
-             loc.str(), x.type_str(), dim1, dim2);
+  KILN_CHECK(a != b, invalid, "diagonal ({}): got x {} and dims {} and {}, expected two dims", loc.str(),
+             x.type_str(), dim1, dim2);
   if (x.strides()[static_cast<size_t>(a)] < x.strides()[static_cast<size_t>(b)]) {
     std::swap(a, b);
     offset = -offset;
@@ -35,7 +38,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc
 
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc loc) {
   require(x, "diag_embed", loc);
-  KILN_CHECK(x.dim() >= 1, invalid, "diag_embed ({}): got {}, expected at least one dim", loc.str(),
+  KILN_CHECK(x.dim() >= 1, invalid, "diag_embed ({}): got x {}, expected at least one dim", loc.str(),
              x.type_str());
   const int64_t a = wrap_dim(dim1, x.dim() + 1, "diag_embed", loc),
                 b = wrap_dim(dim2, x.dim() + 1, "diag_embed", loc), away = offset < 0 ? -offset : offset;
@@ -60,7 +63,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, L
 
 Tensor diag(const Tensor& x, int64_t offset, Loc loc) {
   require(x, "diag", loc);
-  KILN_CHECK(x.dim() == 1 || x.dim() == 2, invalid, "diag ({}): got {}, expected a vector or a matrix",
+  KILN_CHECK(x.dim() == 1 || x.dim() == 2, invalid, "diag ({}): got x {}, expected a vector or a matrix",
              loc.str(), x.type_str());
   return x.dim() == 1 ? diag_embed(x, offset, 0, 1, loc) : clone(diagonal(x, offset, 0, 1, loc), loc);
 }
@@ -90,10 +93,10 @@ Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, Loc loc) {
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t end,
                      int64_t step, Loc loc) {
   require(x, "slice_scatter", loc);
-  require(src, "slice_scatter", loc);
+  require(src, "slice_scatter", loc, "src");
   const int64_t d = wrap_dim(dim, x.dim(), "slice_scatter", loc);
   KILN_CHECK(x.dim() > 0 && step > 0, invalid,
-             "slice_scatter ({}): got {} and step {}, expected at least one dim and step >= 1", loc.str(),
+             "slice_scatter ({}): got x {} and step {}, expected at least one dim and step >= 1", loc.str(),
              x.type_str(), step);
   const int64_t size = x.size(d);
   const auto limit = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
@@ -102,7 +105,7 @@ Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t st
   Sizes expected = x.sizes();
   expected[static_cast<size_t>(d)] = n;
   KILN_CHECK(src.sizes() == expected && src.dtype() == x.dtype(), invalid,
-             "slice_scatter ({}): got source {} for {}, expected {}[{}]", loc.str(), src.type_str(),
+             "slice_scatter ({}): got src {} for x {}, expected {}[{}]", loc.str(), src.type_str(),
              x.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","));
   return call("slice_scatter", loc, {&x, &src}, {d, from, stop, by}, {}, [&](const auto&) {
     Shape low(x.sizes().size(), Dim(0)), high = low;
@@ -118,10 +121,15 @@ Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t st
 
 Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index, Loc loc) {
   require(x, "select_scatter", loc);
-  require(src, "select_scatter", loc);
-  const int64_t n = x.size(dim, loc), i = index < 0 ? index + n : index;
-  KILN_CHECK(i >= 0 && i < n, invalid, "select_scatter ({}): index {} is out of range for dim {} of {}",
+  require(src, "select_scatter", loc, "src");
+  const int64_t n = size_along(x, dim, "select_scatter", loc), i = index < 0 ? index + n : index;
+  KILN_CHECK(i >= 0 && i < n, invalid, "select_scatter ({}): index {} is out of range for dim {} of x {}",
              loc.str(), index, dim, x.type_str());
+  Sizes expected = x.sizes();
+  expected.erase(expected.begin() + wrap_dim(dim, x.dim(), "select_scatter", loc));
+  KILN_CHECK(src.sizes() == expected && src.dtype() == x.dtype(), invalid,
+             "select_scatter ({}): got src {} for x {}, expected {}[{}]", loc.str(), src.type_str(),
+             x.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","));
   return slice_scatter(x, unsqueeze(src, wrap_dim(dim, x.dim(), "select_scatter", loc), loc), dim, i, i + 1,
                        1, loc);
 }
@@ -129,9 +137,10 @@ Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t i
 Tensor diff(const Tensor& x, int64_t n, int64_t dim, Loc loc) {
   require(x, "diff", loc);
   KILN_CHECK(n >= 0 && x.dim() > 0, invalid,
-             "diff ({}): got {} and n {}, expected at least one dim and n >= 0", loc.str(), x.type_str(), n);
+             "diff ({}): got x {} and n {}, expected at least one dim and n >= 0", loc.str(), x.type_str(),
+             n);
   Tensor y = x;
-  for (int64_t i = 0; i < n && y.size(dim, loc) > 0; ++i) {
+  for (int64_t i = 0; i < n && size_along(y, dim, "diff", loc) > 0; ++i) {
     const Tensor after = slice(y, dim, 1, INT64_MAX, 1, loc), before = slice(y, dim, 0, -1, 1, loc);
     y = x.dtype() == DType::boolean ? ne(TensorArg(after, loc), TensorArg(before, loc))
                                     : sub(TensorArg(after, loc), TensorArg(before, loc));
@@ -144,7 +153,8 @@ Tensor as_strided(const Tensor& x, const Sizes& sizes, const Sizes& strides, int
   KILN_CHECK(sizes.size() == strides.size() && offset >= 0, invalid,
              "as_strided ({}): got {} sizes, {} strides and offset {}", loc.str(), sizes.size(),
              strides.size(), offset);
-  KILN_CHECK(x.is_contiguous(), invalid, "as_strided ({}): {} of strides [{}] is not contiguous", loc.str(),
+  KILN_CHECK(x.is_contiguous(), invalid,
+             "as_strided ({}): x {} of strides [{}] is not contiguous (use contiguous())", loc.str(),
              x.type_str(), fmt::join(x.strides(), ","));
   const int64_t count = count_of(sizes, "as_strided", loc);
   int64_t last = offset;
@@ -155,7 +165,7 @@ Tensor as_strided(const Tensor& x, const Sizes& sizes, const Sizes& strides, int
            !__builtin_add_overflow(last, way, &last);
   }
   KILN_CHECK(fits && (count == 0 || last < x.numel()), invalid,
-             "as_strided ({}): sizes [{}] of strides [{}] from {} on reach outside {}", loc.str(),
+             "as_strided ({}): sizes [{}] of strides [{}] from {} on reach outside x {}", loc.str(),
              fmt::join(sizes, ","), fmt::join(strides, ","), offset, x.type_str());
   Sizes ints = sizes;
   ints.insert(ints.end(), strides.begin(), strides.end());
@@ -173,28 +183,28 @@ Tensor as_strided(const Tensor& x, const Sizes& sizes, const Sizes& strides, int
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim, Loc loc) {
   require(x, "take_along_dim", loc);
-  require(index, "take_along_dim", loc);
+  require_index(index, "take_along_dim", loc);
   if (!dim) return gather(flatten(x, 0, -1, loc), 0, flatten(index, 0, -1, loc), loc);
   KILN_CHECK(x.dim() == index.dim(), invalid,
-             "take_along_dim ({}): got {} and index {}, expected as many dims", loc.str(), x.type_str(),
+             "take_along_dim ({}): got x {} and index {}, expected as many dims", loc.str(), x.type_str(),
              index.type_str());
   const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim", loc);
   Sizes wide = x.sizes(), places = index.sizes();
   for (size_t i = 0; i < wide.size(); ++i) {
     if (static_cast<int64_t>(i) == d) continue;
     KILN_CHECK(wide[i] == places[i] || wide[i] == 1 || places[i] == 1, invalid,
-               "take_along_dim ({}): shapes do not broadcast beside dim {}; got {} and {}", loc.str(), *dim,
-               x.type_str(), index.type_str());
+               "take_along_dim ({}): shapes do not broadcast beside dim {}; got x {} and index {}", loc.str(),
+               *dim, x.type_str(), index.type_str());
     wide[i] = places[i] = wide[i] == 1 ? places[i] : wide[i];
   }
   return gather(expand(x, wide, loc), d, expand(index, places, loc), loc);
 }
 
 namespace {
-void require_integers(const Tensor& x, const char* name, Loc loc) {
-  require(x, name, loc);
+void require_integers(const Tensor& x, const char* name, Loc loc, const char* arg) {
+  require(x, name, loc, arg);
   KILN_CHECK(!is_floating(x.dtype()) && x.dtype() != DType::boolean, invalid,
-             "{} ({}): got {}, expected integers", name, loc.str(), x.type_str());
+             "{} ({}): got {} {}, expected integers (cast it with to())", name, loc.str(), arg, x.type_str());
 }
 /// One more than the largest, 0 of nothing: a host read.
 int64_t numbers_used(const Tensor& x, Loc loc) {
@@ -203,10 +213,12 @@ int64_t numbers_used(const Tensor& x, Loc loc) {
 }  // namespace
 
 Tensor one_hot(const Tensor& index, int64_t classes, Loc loc) {
-  require_integers(index, "one_hot", loc);
-  KILN_CHECK(classes >= -1, invalid, "one_hot ({}): {} classes", loc.str(), classes);
-  KILN_CHECK(classes > 0 || index.numel() > 0, invalid, "one_hot ({}): how many classes {} has is not known",
-             loc.str(), index.type_str());
+  require_integers(index, "one_hot", loc, "index");
+  KILN_CHECK(classes >= -1, invalid, "one_hot ({}): classes is {}, expected at least 0, or -1", loc.str(),
+             classes);
+  KILN_CHECK(classes > 0 || index.numel() > 0, invalid,
+             "one_hot ({}): how many classes index {} has is not known (give classes)", loc.str(),
+             index.type_str());
   const int64_t n = classes >= 0 ? classes : std::max<int64_t>(1, numbers_used(index, loc));
   return shape_call("one_hot", loc, index, {n}, [&] {
     check_indices(index, n, "one_hot", loc);
@@ -219,16 +231,17 @@ Tensor one_hot(const Tensor& index, int64_t classes, Loc loc) {
 }
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength, Loc loc) {
-  require_integers(x, "bincount", loc);
+  require_integers(x, "bincount", loc, "x");
   KILN_CHECK(x.dim() == 1 && minlength >= 0, invalid,
-             "bincount ({}): got {} and minlength {}, expected a vector and none below 0", loc.str(),
+             "bincount ({}): got x {} and minlength {}, expected a vector and none below 0", loc.str(),
              x.type_str(), minlength);
   KILN_CHECK(!weights.defined() || weights.sizes() == x.sizes(), invalid,
-             "bincount ({}): got weights {} for {}", loc.str(), weights.type_str(), x.type_str());
+             "bincount ({}): got weights {} for x {}, expected one for each", loc.str(), weights.type_str(),
+             x.type_str());
   const int64_t n = std::max(minlength, numbers_used(x, loc));
   const Tensor* operands[] = {&x, &weights};
   return call({"bincount", loc, operands, {&n, 1}, {}}, [&](const auto&) {
-    check_indices(x, std::max<int64_t>(n, 1), "bincount", loc);
+    check_indices(x, std::max<int64_t>(n, 1), "bincount", loc, "x");
     const Tensor index = cast_to(x, DType::i64);
     Tensor each = constant_like(index, 1);
     if (weights.defined()) each = is_floating(weights.dtype()) ? weights : cast_to(weights, DType::f64);

@@ -64,7 +64,7 @@ Pool pool_of(const Tensor& x, int64_t n, const SpatialArg& kernel, const std::op
                p.kernel[i]);
     const int64_t size = x.size(p.first + static_cast<int64_t>(i));
     p.out.push_back(output_size(size, p.kernel[i], p.stride[i], p.padding[i], p.dilation[i], ceil_mode));
-    KILN_CHECK(p.out[i] > 0, invalid, "{} ({}): a window of {} does not fit into {} padded by {}", name,
+    KILN_CHECK(p.out[i] > 0, invalid, "{} ({}): a window of {} does not fit into x {} padded by {}", name,
                loc.str(), p.dilation[i] * (p.kernel[i] - 1) + 1, x.type_str(), p.padding[i]);
   }
   return p;
@@ -309,15 +309,15 @@ Tensor max_pool3d(const Tensor& x, const SpatialArg& k, const MaxPoolOptions& o,
 }
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const SpatialArg& k,
                                                   const MaxPoolOptions& o, Loc loc) {
-  return both(max_pool("max_pool1d", 1, x, k, o, true, loc));
+  return both(max_pool("max_pool1d_with_indices", 1, x, k, o, true, loc));
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const SpatialArg& k,
                                                   const MaxPoolOptions& o, Loc loc) {
-  return both(max_pool("max_pool2d", 2, x, k, o, true, loc));
+  return both(max_pool("max_pool2d_with_indices", 2, x, k, o, true, loc));
 }
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const SpatialArg& k,
                                                   const MaxPoolOptions& o, Loc loc) {
-  return both(max_pool("max_pool3d", 3, x, k, o, true, loc));
+  return both(max_pool("max_pool3d_with_indices", 3, x, k, o, true, loc));
 }
 Tensor avg_pool1d(const Tensor& x, const SpatialArg& k, const AvgPoolOptions& o, Loc loc) {
   return avg_pool("avg_pool1d", 1, x, k, o, loc);
@@ -347,7 +347,7 @@ Tensor adaptive_max_pool3d(const Tensor& x, const SpatialArg& out, Loc loc) {
   return adaptive_max("adaptive_max_pool3d", 3, x, out, false, loc)[0];
 }
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const SpatialArg& out, Loc loc) {
-  return both(adaptive_max("adaptive_max_pool2d", 2, x, out, true, loc));
+  return both(adaptive_max("adaptive_max_pool2d_with_indices", 2, x, out, true, loc));
 }
 
 }  // namespace kiln

@@ -49,7 +49,7 @@ Tensor dropped(const Tensor& x, const Sizes& noise, const Tensor& p64, const Ten
 
 namespace {
 TensorOptions like(const Tensor& t, const char* name, Loc loc) {
-  require(t, name, loc);
+  require(t, name, loc, "t");
   return {.dtype = t.dtype(), .device = t.device()};
 }
 }  // namespace
@@ -63,11 +63,11 @@ Tensor empty_like(const Tensor& t, Loc loc) {
   return empty(t.sizes(), o, loc);
 }
 Tensor rand_like(const Tensor& t, Loc loc) {
-  require_floating(t, "rand_like", loc);
+  require_floating(t, "rand_like", loc, "t");
   return rand(t.sizes(), like(t, "rand_like", loc), loc);
 }
 Tensor randn_like(const Tensor& t, Loc loc) {
-  require_floating(t, "randn_like", loc);
+  require_floating(t, "randn_like", loc, "t");
   return randn(t.sizes(), like(t, "randn_like", loc), loc);
 }
 
@@ -119,24 +119,25 @@ Tensor eye(int64_t n, std::optional<int64_t> m, TensorOptions o, Loc loc) {
 
 namespace {
 /// A number of `t` is out of [0, hi]: an error.
-void check_range(const Tensor& t, double hi, const char* name, const char* what, Loc loc) {
+void check_range(const Tensor& t, double hi, const char* name, const char* arg, const char* what, Loc loc) {
   if (t.numel() == 0) return;
   const Tensor flat = reshape_to(t, {t.numel()}), at = iota(0, {t.numel()}), zero = lit(flat, 0);
   Tensor good = binary(op("ge"), flat, zero);
   good = binary(op("logical_and"), good, binary(op("le"), flat, lit(flat, hi)));
   const Tensor wrong = select3(good, lit(at, static_cast<double>(kNothingWrong)), at);
-  check_value(
-      reduce(op("amax"), wrong, {0}, false),
-      fmt::format("{} ({}): {}; got {} with another at element ", name, loc.str(), what, t.type_str()), "");
+  check_value(reduce(op("amax"), wrong, {0}, false),
+              fmt::format("{} ({}): {}; got {} {} with another at element ", name, loc.str(), what, arg,
+                          t.type_str()),
+              "");
 }
 }  // namespace
 
 Tensor bernoulli(const Tensor& p, Loc loc) {
-  require_floating(p, "bernoulli", loc);
+  require_floating(p, "bernoulli", loc, "p");
   const std::vector<Scalar> numbers = draw(1);
   const Tensor* operands[] = {&p};
   return call({"bernoulli", loc, operands, {}, numbers}, [&](const std::vector<Tensor>& s) {
-    check_range(p, 1, "bernoulli", "probabilities are between 0 and 1", loc);
+    check_range(p, 1, "bernoulli", "p", "probabilities are between 0 and 1", loc);
     const DType wide = p.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor u = cast_to(uniform(s[0], s[1], p.sizes()), wide), probability = cast_to(p, wide);
     return cast_to(apply(op("lt"), {&u, &probability}), p.dtype());
@@ -156,21 +157,21 @@ Tensor normal(const TensorArg& mean, const TensorArg& deviation) {
   const Loc loc = mean.loc;
   KILN_CHECK(mean.tensor || deviation.tensor, invalid,
              "normal ({}): both mean and deviation are numbers (give the sizes)", loc.str());
-  for (const TensorArg* a : {&mean, &deviation})
-    if (a->tensor) require_floating(*a->tensor, "normal", loc);
+  for (const auto& [a, arg] : {std::pair{&mean, "mean"}, std::pair{&deviation, "deviation"}})
+    if (a->tensor) require_floating(*a->tensor, "normal", loc, arg);
   if (!deviation.tensor)
     KILN_CHECK(deviation.scalar.d >= 0, invalid, "normal ({}): std is {}, expected none below 0", loc.str(),
                deviation.scalar.d);
   const Tensor& one = mean.tensor ? *mean.tensor : *deviation.tensor;
-  const Sizes sizes = mean.tensor && deviation.tensor
-                          ? broadcast_shapes(*mean.tensor, *deviation.tensor, "normal", loc)
-                          : one.sizes();
+  const Sizes sizes = mean.tensor && deviation.tensor ? broadcast_shapes(*mean.tensor, *deviation.tensor,
+                                                                         "normal", loc, {"mean", "deviation"})
+                                                      : one.sizes();
   const Tensor n = randn(sizes, {.dtype = one.dtype(), .device = one.device()}, loc);
   Tensor scale;
   if (deviation.tensor) {
     const Tensor* operands[] = {deviation.tensor};
     scale = call({"normal", loc, operands, {}, {}}, [&](const auto&) {
-      check_range(*deviation.tensor, INFINITY, "normal", "std is not negative", loc);
+      check_range(*deviation.tensor, INFINITY, "normal", "deviation", "std is not negative", loc);
       return copied(*deviation.tensor);
     });
   }
@@ -190,11 +191,11 @@ Tensor normal(double mean, double deviation, Sizes sizes, TensorOptions o, Loc l
 
 namespace {
 void check_multinomial(const Tensor& w, int64_t samples, bool replacement, Loc loc) {
-  require_floating(w, "multinomial", loc);
+  require_floating(w, "multinomial", loc, "weights");
   KILN_CHECK((w.dim() == 1 || w.dim() == 2) && w.size(-1) > 0, invalid,
              "multinomial ({}): got weights {}, expected [n] or [m, n] with n > 0", loc.str(), w.type_str());
   KILN_CHECK(samples > 0 && (replacement || samples <= w.size(-1)), invalid,
-             "multinomial ({}): {} samples of {}, expected 1 to {}", loc.str(), samples, w.type_str(),
+             "multinomial ({}): {} samples of weights {}, expected 1 to {}", loc.str(), samples, w.type_str(),
              replacement ? std::string("any number") : fmt::format("{}", w.size(-1)));
 }
 
@@ -216,11 +217,12 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Loc
   const int64_t ints[] = {samples, replacement};
   return call({"multinomial", loc, operands, ints, numbers}, [&](const std::vector<Tensor>& s) {
     NoGrad guard;
-    check_range(weights, 0x1.FFFFFEp127, "multinomial", "weights are finite and not negative", loc);
+    check_range(weights, 0x1.FFFFFEp127, "multinomial", "weights", "weights are finite and not negative",
+                loc);
     const int64_t n = weights.size(-1), rows = weights.numel() / n;
     const Tensor w = cast_to(reshape_to(weights, {rows, n}), DType::f32);
     check_range(unary(op("reciprocal"), reduce(op("amax"), w, {1}, false)), 0x1.FFFFFEp127, "multinomial",
-                "a row has a weight that is not zero", loc);
+                "weights", "a row has a weight that is not zero", loc);
     Sizes out = weights.sizes();
     out.back() = samples;
     if (replacement) {
@@ -246,7 +248,7 @@ Tensor randperm(int64_t n, TensorOptions o, Loc loc) {
 }
 
 Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, Loc loc) {
-  require_floating(logits, "gumbel_softmax", loc);
+  require_floating(logits, "gumbel_softmax", loc, "logits");
   const int64_t d = wrap_dim(dim, logits.dim(), "gumbel_softmax", loc);
   const std::vector<Scalar> g = draw(1);
   return call("gumbel_softmax", loc, {&logits}, {d, hard}, {tau, g[0], g[1]},
@@ -282,14 +284,14 @@ Tensor channel_dropout(const char* name, const Tensor& x, double p, bool trainin
 
 void check_rank(const Tensor& x, int64_t lo, int64_t hi, const char* name, Loc loc) {
   require_floating(x, name, loc);
-  KILN_CHECK(x.dim() >= lo && x.dim() <= hi, invalid, "{} ({}): got {}, expected {} or {} dims", name,
+  KILN_CHECK(x.dim() >= lo && x.dim() <= hi, invalid, "{} ({}): got x {}, expected {} or {} dims", name,
              loc.str(), x.type_str(), lo, hi);
 }
 
 Tensor alpha_call(const char* name, const Tensor& x, double p, bool training, bool channels, Loc loc) {
   require_floating(x, name, loc);
   check_probability(p, name, loc);
-  KILN_CHECK(!channels || x.dim() >= 2, invalid, "{} ({}): got {}, expected [n, channels, ...]", name,
+  KILN_CHECK(!channels || x.dim() >= 2, invalid, "{} ({}): got x {}, expected [n, channels, ...]", name,
              loc.str(), x.type_str());
   if (!training || p == 0) return x;
   const std::vector<Scalar> d = draw(1);

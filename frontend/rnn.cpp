@@ -112,14 +112,20 @@ void check_shape(const Tensor& t, const Sizes& expected, const std::string& what
              x.type_str());
 }
 
-/// All operands have x's dtype, but for lengths, or are absent.
-void check_dtypes(Operands operands, const Tensor* lengths, const char* name, Loc loc) {
+/// Operands that are there have the dtype of the first, x. `args`: what they are called, of which those
+/// behind `repeated` come again and again; null: of any dtype.
+void check_dtypes(Operands operands, std::span<const char* const> args, size_t repeated, const char* name,
+                  Loc loc) {
   const Tensor& x = *operands[0];
-  for (const Tensor* t : operands)
-    KILN_CHECK(!t->defined() || t == lengths || t->dtype() == x.dtype(), invalid,
-               "{} ({}): got a state or weight {}, expected {} as of x {}", name, loc.str(), t->type_str(),
-               dtype_name(x.dtype()), x.type_str());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const size_t at = i < args.size() ? i : repeated + (i - repeated) % (args.size() - repeated);
+    KILN_CHECK(!args[at] || !operands[i]->defined() || operands[i]->dtype() == x.dtype(), invalid,
+               "{} ({}): got {} {}, expected {} as of x {} (cast it with to())", name, loc.str(), args[at],
+               operands[i]->type_str(), dtype_name(x.dtype()), x.type_str());
+  }
 }
+constexpr const char* kLayerArgs[] = {"x", "h0", "c0", nullptr, "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"};
+constexpr const char* kCellArgs[] = {"x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"};
 
 /// x [T, batch, in].
 Network network_of(Cell cell, const Tensor& x, const std::vector<Tensor>& given, const RecurrentOptions& o,
@@ -184,13 +190,13 @@ std::vector<Tensor> run_layer(const Network& n, int64_t layer, const Tensor& x, 
   }
   const int64_t ints[] = {from, n.directions};
   return call_many(n.name, loc, operands, ints, {}, [&](Operands in, const auto&) {
-    check_dtypes(in, in[3], n.name, loc);
+    check_dtypes(in, kLayerArgs, 4, n.name, loc);
     const Tensor &x = *in[0], &h = *in[1], &c = *in[2], &lengths = *in[3];
     std::vector<Tensor> live;
     if (lengths.defined()) {
       const Tensor l = cast_to(lengths, DType::i64);
       const Tensor low = binary(op("lt"), l, number(l, 1)), high = binary(op("gt"), l, number(l, n.steps));
-      check_elements(l, binary(op("logical_or"), low, high), 0, n.name, loc, "a length of",
+      check_elements(l, binary(op("logical_or"), low, high), 0, n.name, loc, "lengths",
                      fmt::format("1 to {}", n.steps));
       // Sums lie in memory: each step reads its own, and all have the same kernels. Compared with the lengths
       // its number would be in the code.
@@ -300,7 +306,7 @@ LSTMState run_cell(Cell cell, const Tensor& x0, const State& given, const Weight
   const State s{state_of(given.h, "h"), cell == Cell::lstm ? state_of(given.c, "c") : Tensor()};
   const Tensor* operands[] = {&x, &s.h, &s.c, &w.w_ih, &w.w_hh, &w.b_ih, &w.b_hh};
   const std::vector<Tensor> out = call_many(name, loc, operands, {}, {}, [&](Operands in, const auto&) {
-    check_dtypes(in, nullptr, name, loc);
+    check_dtypes(in, kCellArgs, 0, name, loc);
     const Weights own{*in[3], *in[4], *in[5], *in[6], {}};
     const State next = step(cell, input_part(cell, *in[0], own), {*in[1], *in[2]}, own);
     std::vector<Tensor> results{next.h};

@@ -53,12 +53,15 @@ Tensor movedim(const Tensor& x, int64_t source, int64_t destination, Loc loc) {
   return movedim(x, Sizes{source}, Sizes{destination}, loc);
 }
 
-Tensor swapaxes(const Tensor& x, int64_t a, int64_t b, Loc loc) { return transpose(x, a, b, loc); }
+Tensor swapaxes(const Tensor& x, int64_t a, int64_t b, Loc loc) {
+  require(x, "swapaxes", loc);
+  return transpose(x, a, b, loc);
+}
 
 Tensor unflatten(const Tensor& x, int64_t dim, const Sizes& sizes, Loc loc) {
   require(x, "unflatten", loc);
   const int64_t d = wrap_dim(dim, x.dim(), "unflatten", loc);
-  KILN_CHECK(x.dim() > 0 && !sizes.empty(), invalid, "unflatten ({}): got {} and {} sizes", loc.str(),
+  KILN_CHECK(x.dim() > 0 && !sizes.empty(), invalid, "unflatten ({}): got x {} and {} sizes", loc.str(),
              x.type_str(), sizes.size());
   int64_t known = 1;
   size_t unknown = sizes.size();
@@ -70,7 +73,7 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Sizes& sizes, Loc loc) {
   }
   const int64_t n = x.size(d);
   const bool fits = unknown == sizes.size() ? known == n : known > 0 && n % known == 0;
-  KILN_CHECK(fits, invalid, "unflatten ({}): dim {} of {} is not [{}]", loc.str(), dim, x.type_str(),
+  KILN_CHECK(fits, invalid, "unflatten ({}): dim {} of x {} is not [{}]", loc.str(), dim, x.type_str(),
              fmt::join(sizes, ","));
   Sizes s(x.sizes().begin(), x.sizes().begin() + d);
   s.insert(s.end(), sizes.begin(), sizes.end());
@@ -79,19 +82,46 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Sizes& sizes, Loc loc) {
   return view(x, s, loc);
 }
 
+namespace {
+void check_expands(const Tensor& x, const Sizes& sizes, const char* name, const std::string& to, Loc loc) {
+  bool fits = x.sizes().size() <= sizes.size();
+  for (size_t k = 1; fits && k <= x.sizes().size(); ++k) {
+    const int64_t n = x.sizes()[x.sizes().size() - k];
+    fits = n == 1 || n == sizes[sizes.size() - k];
+  }
+  KILN_CHECK(fits, invalid, "{} ({}): x {} does not expand to {}", name, loc.str(), x.type_str(), to);
+}
+}  // namespace
+
 Tensor expand_as(const Tensor& x, const Tensor& like, Loc loc) {
-  require(like, "expand_as", loc);
+  require(x, "expand_as", loc);
+  require(like, "expand_as", loc, "like");
+  check_expands(x, like.sizes(), "expand_as", "like " + like.type_str(), loc);
   return expand(x, like.sizes(), loc);
 }
 Tensor view_as(const Tensor& x, const Tensor& like, Loc loc) {
-  require(like, "view_as", loc);
+  require(x, "view_as", loc);
+  require(like, "view_as", loc, "like");
+  KILN_CHECK(x.numel() == like.numel(), invalid,
+             "view_as ({}): got x {} and like {}, expected as many elements", loc.str(), x.type_str(),
+             like.type_str());
   return view(x, like.sizes(), loc);
 }
-Tensor broadcast_to(const Tensor& x, const Sizes& sizes, Loc loc) { return expand(x, sizes, loc); }
+Tensor broadcast_to(const Tensor& x, const Sizes& sizes, Loc loc) {
+  require(x, "broadcast_to", loc);
+  if (std::find(sizes.begin(), sizes.end(), -1) == sizes.end())
+    check_expands(x, sizes, "broadcast_to", fmt::format("[{}]", fmt::join(sizes, ",")), loc);
+  return expand(x, sizes, loc);
+}
 
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& tensors, Loc loc) {
-  KILN_CHECK(!tensors.empty(), invalid, "broadcast_tensors ({}): no tensors", loc.str());
-  for (const Tensor& x : tensors) require(x, "broadcast_tensors", loc);
+  require_all(tensors, "broadcast_tensors", loc);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const std::string first = fmt::format("tensors[{}]", j), second = fmt::format("tensors[{}]", i);
+      require_broadcast({{&tensors[j], first.c_str()}, {&tensors[i], second.c_str()}}, "broadcast_tensors",
+                        loc);
+    }
   Tensor all = tensors[0];
   for (const Tensor& x : tensors) all = expand(all, broadcast_shapes(all, x, "broadcast_tensors", loc), loc);
   std::vector<Tensor> out;
@@ -115,12 +145,12 @@ Tensor atleast_3d(const Tensor& x, Loc loc) {
 
 std::vector<Tensor> split_with_sizes(const Tensor& x, const Sizes& sizes, int64_t dim, Loc loc) {
   require(x, "split_with_sizes", loc);
-  const int64_t n = x.size(dim, loc);
+  const int64_t n = size_along(x, dim, "split_with_sizes", loc);
   int64_t total = 0;
   bool fits = true;
   for (int64_t s : sizes) fits = fits && s >= 0 && !__builtin_add_overflow(total, s, &total);
   KILN_CHECK(fits && total == n, invalid,
-             "split_with_sizes ({}): sizes [{}] do not add up to {}, dim {} of {}", loc.str(),
+             "split_with_sizes ({}): sizes [{}] do not add up to {}, dim {} of x {}", loc.str(),
              fmt::join(sizes, ","), n, dim, x.type_str());
   std::vector<Tensor> parts;
   int64_t at = 0;
@@ -135,7 +165,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim,
   require(x, "tensor_split", loc);
   KILN_CHECK(sections > 0, invalid, "tensor_split ({}): {} sections, expected at least one", loc.str(),
              sections);
-  const int64_t n = x.size(dim, loc);
+  const int64_t n = size_along(x, dim, "tensor_split", loc);
   std::vector<Tensor> parts;
   int64_t at = 0;
   for (int64_t i = 0; i < sections; ++i) {
@@ -148,6 +178,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim,
 
 std::vector<Tensor> tensor_split_at(const Tensor& x, const Sizes& indices, int64_t dim, Loc loc) {
   require(x, "tensor_split_at", loc);
+  size_along(x, dim, "tensor_split_at", loc);
   std::vector<Tensor> parts;
   int64_t from = 0;
   for (int64_t i : indices) {
@@ -161,14 +192,15 @@ std::vector<Tensor> tensor_split_at(const Tensor& x, const Sizes& indices, int64
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, Loc loc) {
   require(x, "unbind", loc);
   std::vector<Tensor> parts;
-  for (int64_t i = 0, n = x.size(dim, loc); i < n; ++i) parts.push_back(select(x, dim, i, loc));
+  for (int64_t i = 0, n = size_along(x, dim, "unbind", loc); i < n; ++i)
+    parts.push_back(select(x, dim, i, loc));
   return parts;
 }
 
 namespace {
 template <typename F>
 std::vector<Tensor> each(const std::vector<Tensor>& tensors, const char* name, Loc loc, F&& f) {
-  KILN_CHECK(!tensors.empty(), invalid, "{} ({}): no tensors", name, loc.str());
+  require_all(tensors, name, loc);
   std::vector<Tensor> out;
   for (const Tensor& x : tensors) out.push_back(f(x, loc));
   return out;
@@ -177,24 +209,30 @@ std::vector<Tensor> each(const std::vector<Tensor>& tensors, const char* name, L
 
 Tensor hstack(const std::vector<Tensor>& tensors, Loc loc) {
   const std::vector<Tensor> parts = each(tensors, "hstack", loc, atleast_1d);
-  return cat(parts, parts[0].dim() == 1 ? 0 : 1, loc);
+  const int64_t dim = parts[0].dim() == 1 ? 0 : 1;
+  check_joined(parts, tensors, dim, "hstack", loc);
+  return cat(parts, dim, loc);
 }
 Tensor vstack(const std::vector<Tensor>& tensors, Loc loc) {
-  return cat(each(tensors, "vstack", loc, atleast_2d), 0, loc);
+  const std::vector<Tensor> parts = each(tensors, "vstack", loc, atleast_2d);
+  check_joined(parts, tensors, 0, "vstack", loc);
+  return cat(parts, 0, loc);
 }
 Tensor dstack(const std::vector<Tensor>& tensors, Loc loc) {
-  return cat(each(tensors, "dstack", loc, atleast_3d), 2, loc);
+  const std::vector<Tensor> parts = each(tensors, "dstack", loc, atleast_3d);
+  check_joined(parts, tensors, 2, "dstack", loc);
+  return cat(parts, 2, loc);
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, MeshIndexing indexing, Loc loc) {
-  KILN_CHECK(!tensors.empty(), invalid, "meshgrid ({}): no tensors", loc.str());
+  require_all(tensors, "meshgrid", loc);
   const bool swapped = indexing == MeshIndexing::xy && tensors.size() >= 2;
   Sizes grid;
-  for (const Tensor& x : tensors) {
-    require(x, "meshgrid", loc);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& x = tensors[i];
     KILN_CHECK(x.dim() <= 1 && x.dtype() == tensors[0].dtype(), invalid,
-               "meshgrid ({}): got {} beside {}, expected vectors of one dtype", loc.str(), x.type_str(),
-               tensors[0].type_str());
+               "meshgrid ({}): got tensors[{}] {} beside tensors[0] {}, expected vectors of one dtype",
+               loc.str(), i, x.type_str(), tensors[0].type_str());
     grid.push_back(x.numel());
   }
   if (swapped) std::swap(grid[0], grid[1]);
@@ -212,7 +250,7 @@ Tensor repeat(const Tensor& x, const Sizes& repeats, Loc loc) {
   const auto lead = static_cast<int64_t>(repeats.size()) - x.dim();
   bool fits = lead >= 0;
   for (int64_t r : repeats) fits = fits && r >= 0;
-  KILN_CHECK(fits, invalid, "repeat ({}): got repeats [{}] for {}, expected one for each dim, none below 0",
+  KILN_CHECK(fits, invalid, "repeat ({}): got repeats [{}] for x {}, expected one for each dim, none below 0",
              loc.str(), fmt::join(repeats, ","), x.type_str());
   Sizes apart, wide, joined;
   for (size_t i = 0; i < repeats.size(); ++i) {
@@ -246,7 +284,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
   if (apart.empty()) apart = joined = {1};
   KILN_CHECK(
       !__builtin_mul_overflow(joined[static_cast<size_t>(d)], repeats, &joined[static_cast<size_t>(d)]),
-      invalid, "repeat_interleave ({}): {} repeats of {} are too many", loc.str(), repeats, x.type_str());
+      invalid, "repeat_interleave ({}): {} repeats of x {} are too many", loc.str(), repeats, x.type_str());
   count_of(joined, "repeat_interleave", loc);
   apart.insert(apart.begin() + d + 1, 1);
   Sizes wide = apart;
@@ -257,13 +295,13 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, Loc loc) {
   require(x, "repeat_interleave", loc);
-  require(repeats, "repeat_interleave", loc);
+  require(repeats, "repeat_interleave", loc, "repeats");
   if (!dim) return repeat_interleave(flatten(x, 0, -1, loc), repeats, 0, loc);
-  const int64_t n = x.size(*dim, loc);
+  const int64_t n = size_along(x, *dim, "repeat_interleave", loc);
   KILN_CHECK(!is_floating(repeats.dtype()) && repeats.dtype() != DType::boolean && repeats.dim() <= 1 &&
                  (repeats.numel() == n || repeats.numel() == 1),
              invalid,
-             "repeat_interleave ({}): got repeats {} for dim {} of {}, expected one integer for each",
+             "repeat_interleave ({}): got repeats {} for dim {} of x {}, expected one integer for each",
              loc.str(), repeats.type_str(), *dim, x.type_str());
   const std::vector<int64_t> counts = to(repeats.detach(loc), DType::i64, loc).to_vector<int64_t>(loc);
   const auto count = [&](int64_t i) { return counts[counts.size() == 1 ? 0 : static_cast<size_t>(i)]; };
@@ -272,7 +310,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
     KILN_CHECK(count(i) >= 0, invalid, "repeat_interleave ({}): {} repeats, expected none below 0", loc.str(),
                count(i));
     KILN_CHECK(!__builtin_add_overflow(total, count(i), &total), invalid,
-               "repeat_interleave ({}): the repeats of {} are too many", loc.str(), x.type_str());
+               "repeat_interleave ({}): the repeats of x {} are too many", loc.str(), x.type_str());
   }
   const Tensor at = empty({total}, {DType::i64, false, Device::cpu()}, loc);
   int64_t* place = at.data_ptr<int64_t>(loc);
@@ -289,7 +327,7 @@ Tensor roll(const Tensor& x, const Sizes& shifts, const Sizes& dims, Loc loc) {
   }
   KILN_CHECK(shifts.size() == dims.size(), invalid, "roll ({}): got {} shifts for {} dims", loc.str(),
              shifts.size(), dims.size());
-  KILN_CHECK(x.dim() > 0, invalid, "roll ({}): got {}, expected at least one dim", loc.str(), x.type_str());
+  KILN_CHECK(x.dim() > 0, invalid, "roll ({}): got x {}, expected at least one dim", loc.str(), x.type_str());
   Sizes ints = shifts;
   for (int64_t d : dims) ints.push_back(wrap_dim(d, x.dim(), "roll", loc));
   return shape_call("roll", loc, x, ints, [&] {
@@ -306,7 +344,7 @@ Tensor roll(const Tensor& x, const Sizes& shifts, const Sizes& dims, Loc loc) {
 Tensor rot90(const Tensor& x, int64_t k, const Sizes& dims, Loc loc) {
   require(x, "rot90", loc);
   KILN_CHECK(dims.size() == 2 && x.dim() >= 2, invalid,
-             "rot90 ({}): got {} and {} dims, expected at least two dims and two of them", loc.str(),
+             "rot90 ({}): got x {} and {} dims, expected at least two dims and two of them", loc.str(),
              x.type_str(), dims.size());
   const int64_t a = wrap_dim(dims[0], x.dim(), "rot90", loc), b = wrap_dim(dims[1], x.dim(), "rot90", loc);
   KILN_CHECK(a != b, invalid, "rot90 ({}): dim {} is given twice", loc.str(), dims[0]);

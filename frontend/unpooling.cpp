@@ -36,7 +36,7 @@ Sizes unpooled_space(const char* name, int64_t n, const Tensor& x, const Spatial
 Tensor max_unpool(const char* name, int64_t n, const Tensor& x, const Tensor& indices,
                   const SpatialArg& kernel_size, const MaxUnpoolOptions& o, const Sizes& given, Loc loc) {
   require_floating(x, name, loc);
-  require_index(indices, name, loc);
+  require_index(indices, name, loc, "indices");
   KILN_CHECK((x.dim() == n + 1 || x.dim() == n + 2) && indices.sizes() == x.sizes(), invalid,
              "{} ({}): got x {} and indices {}, expected one shape of {} or {} dims", name, loc.str(),
              x.type_str(), indices.type_str(), n + 1, n + 2);
@@ -49,7 +49,7 @@ Tensor max_unpool(const char* name, int64_t n, const Tensor& x, const Tensor& in
     Sizes sizes(x.sizes().begin(), x.sizes().end() - n);
     sizes.insert(sizes.end(), space.begin(), space.end());
     const Tensor lines = reshape_to(x, {planes, from}), at = reshape_to(indices, {planes, from});
-    check_indices(at, to, name, loc);
+    check_indices(at, to, name, loc, "indices");
     const Tensor empty =
         apply(op("constant"), std::initializer_list<const Tensor*>{}, {0.0, x.dtype(), Shape{planes, to}});
     return reshape_to(apply(op("scatter"), {&empty, &at, &lines}, {int64_t{1}}), sizes);
@@ -60,6 +60,8 @@ template <typename Pool>
 Tensor lp_pool(const char* name, int64_t n, const Tensor& x, double norm_type, const SpatialArg& kernel_size,
                const LPPoolOptions& o, Loc loc, Pool&& avg_pool) {
   require_floating(x, name, loc);
+  KILN_CHECK(x.dim() == n + 1 || x.dim() == n + 2, invalid, "{} ({}): got x {}, expected {} or {} dims", name,
+             loc.str(), x.type_str(), n + 1, n + 2);
   KILN_CHECK(norm_type != 0, invalid, "{} ({}): norm_type is 0", name, loc.str());
   int64_t elements = 1;
   const Sizes kernel = spatial(kernel_size, n, 1, "kernel_size", name, loc);

@@ -108,7 +108,7 @@ TEST(Errors, NumbersThatDoNotFit) {
        "to "
        "255",
        [&] { full({}, -1, {DType::i64}).item<uint8_t>(kAt); }},
-      {"invalid: narrow (net.cpp:42): 9223372036854775807 elements from 1 on are outside dim 0 of f32[2,3]",
+      {"invalid: narrow (net.cpp:42): 9223372036854775807 elements from 1 on are outside dim 0 of x f32[2,3]",
        [&] { narrow(x, 0, 1, INT64_MAX, kAt); }},
       {"invalid: expand (net.cpp:42): bad sizes [4294967296,4294967296]",
        [&] {
@@ -124,20 +124,22 @@ TEST(Errors, NumbersThatDoNotFit) {
 TEST(Errors, InPlace) {
   Tensor x = f32({2, 3}), w = grad({2}), n = i64({2}), wide = expand(f32({1}), {3});
   check({
-      {"invalid: copy_ (net.cpp:42): shapes do not broadcast; got f32[2,3] and f32[4]",
+      {"invalid: copy_ (net.cpp:42): shapes do not broadcast; got self f32[2,3] and src f32[4]",
        [&] { x.copy_(f32({4}), kAt); }},
-      {"invalid: copy_ (net.cpp:42): f32[2,2,3] does not broadcast into f32[2,3]",
+      {"invalid: copy_ (net.cpp:42): src f32[2,2,3] does not broadcast into self f32[2,3]",
        [&] {
          x.copy_(f32({2, 2, 3}), kAt);
        }},
-      {"invalid: add_ (net.cpp:42): the tensor is undefined", [&] { x.add_(Tensor(), 1, kAt); }},
-      {"invalid: add_ (net.cpp:42): alpha is 0.5 for i64[2], expected a whole number",
+      {"invalid: add_ (net.cpp:42): other is undefined (give it a value first)",
+       [&] { x.add_(Tensor(), 1, kAt); }},
+      {"invalid: add_ (net.cpp:42): alpha is 0.5 for other i64[2], expected a whole number",
        [&] { n.add_(n, 0.5, kAt); }},
-      {"invalid: fill_ (net.cpp:42): nan does not fit i64 (cast the tensor with to())",
+      {"invalid: fill_ (net.cpp:42): value nan does not fit i64 (cast the tensor with to())",
        [&] { n.fill_(NAN, kAt); }},
-      {"invalid: fill_ (net.cpp:42): 256 does not fit u8 (cast the tensor with to())",
+      {"invalid: fill_ (net.cpp:42): value 256 does not fit u8 (cast the tensor with to())",
        [&] { n.to(DType::u8).fill_(256, kAt); }},
-      {"invalid: mul_ (net.cpp:42): a f32 result does not go into i64[2]", [&] { n.mul_(1.5, kAt); }},
+      {"invalid: mul_ (net.cpp:42): a f32 result does not go into self i64[2] (cast it with to())",
+       [&] { n.mul_(1.5, kAt); }},
       {"invalid: fill_ (net.cpp:42): f32[2] is a leaf that requires grad (write to it under no_grad, or to a "
        "copy of it)",
        [&] { w.fill_(1, kAt); }},
@@ -157,7 +159,7 @@ TEST(Errors, Creation) {
          zeros({2, -1}, {}, kAt);
        }},
       {"invalid: full (net.cpp:42): bad sizes [-1]", [] { full({-1}, 1, {}, kAt); }},
-      {"invalid: full (net.cpp:42): 1e+30 does not fit i64 (cast the tensor with to())",
+      {"invalid: full (net.cpp:42): value 1e+30 does not fit i64 (cast the tensor with to())",
        [] { full({1}, 1e30, {DType::i64}, kAt); }},
       {"invalid: zeros (net.cpp:42): bad sizes [1099511627776,1099511627776]",
        [] {
@@ -168,8 +170,9 @@ TEST(Errors, Creation) {
       {"invalid: randint (net.cpp:42): the range [-9223372036854775808, 9223372036854775807) is too wide",
        [] { randint(INT64_MIN, INT64_MAX, {1}, {}, kAt); }},
       {"invalid: rand (net.cpp:42): bad sizes [-1]", [] { rand({-1}, {}, kAt); }},
-      {"invalid: zeros_like (net.cpp:42): the tensor is undefined", [] { zeros_like({}, kAt); }},
-      {"invalid: ones_like (net.cpp:42): the tensor is undefined", [] { ones_like({}, kAt); }},
+      {"invalid: zeros_like (net.cpp:42): t is undefined (give it a value first)",
+       [] { zeros_like({}, kAt); }},
+      {"invalid: ones_like (net.cpp:42): t is undefined (give it a value first)", [] { ones_like({}, kAt); }},
       {"invalid: arange (net.cpp:42): no way from 0 to 3 in steps of 0", [] { arange(0, 3, 0, {}, kAt); }},
       {"invalid: randint (net.cpp:42): empty range [3, 3)", [] { randint(3, 3, {1}, {}, kAt); }},
       {"invalid: requires_grad_ (net.cpp:42): only floating tensors have gradients, got i64[1]",
@@ -182,28 +185,32 @@ TEST(Errors, Creation) {
 TEST(Errors, Elementwise) {
   const Tensor u, x = f32({2, 3}), y = f32({4});
   check({
-      {"invalid: exp (net.cpp:42): the tensor is undefined", [&] { exp(u, kAt); }},
-      {"invalid: square (net.cpp:42): the tensor is undefined", [&] { square(u, kAt); }},
-      {"invalid: log10 (net.cpp:42): the tensor is undefined", [&] { log10(u, kAt); }},
-      {"invalid: logical_not (net.cpp:42): the tensor is undefined", [&] { logical_not(u, kAt); }},
-      {"invalid: add (net.cpp:42): the tensor is undefined", [&] { at(x) + at(u); }},
-      {"invalid: neg (net.cpp:42): the tensor is undefined", [&] { -at(u); }},
+      {"invalid: exp (net.cpp:42): x is undefined (give it a value first)", [&] { exp(u, kAt); }},
+      {"invalid: square (net.cpp:42): x is undefined (give it a value first)", [&] { square(u, kAt); }},
+      {"invalid: log10 (net.cpp:42): x is undefined (give it a value first)", [&] { log10(u, kAt); }},
+      {"invalid: logical_not (net.cpp:42): x is undefined (give it a value first)",
+       [&] { logical_not(u, kAt); }},
+      {"invalid: add (net.cpp:42): b is undefined (give it a value first)", [&] { at(x) + at(u); }},
+      {"invalid: neg (net.cpp:42): x is undefined (give it a value first)", [&] { -at(u); }},
       {"invalid: neg (net.cpp:42): the operand is a number", [&] { -TensorArg(1, kAt); }},
-      {"invalid: div (net.cpp:42): shapes do not broadcast; got f32[2,3] and f32[4]", [&] { at(x) / y; }},
-      {"invalid: pow (net.cpp:42): both operands are numbers", [&] { pow(TensorArg(2, kAt), 3); }},
-      {"invalid: where (net.cpp:42): the condition is f32[2,3], expected bool", [&] { where(x, at(x), x); }},
-      {"invalid: where (net.cpp:42): the tensor is undefined", [&] { where(u, at(x), x); }},
-      {"invalid: clamp (net.cpp:42): the tensor is undefined", [&] { clamp(u, 0, 1, kAt); }},
-      {"invalid: clamp (net.cpp:42): a bound is NaN", [&] { clamp(x, 0, NAN, kAt); }},
-      {"invalid: clamp (net.cpp:42): the bound 0.5 of i64 elements is no whole number",
+      {"invalid: div (net.cpp:42): shapes do not broadcast; got a f32[2,3] and b f32[4]", [&] { at(x) / y; }},
+      {"invalid: pow (net.cpp:42): both operands are numbers, expected a tensor as a or b",
+       [&] { pow(TensorArg(2, kAt), 3); }},
+      {"invalid: where (net.cpp:42): got condition f32[2,3], expected bool (compare it, e.g. with 0)",
+       [&] { where(x, at(x), x); }},
+      {"invalid: where (net.cpp:42): condition is undefined (give it a value first)",
+       [&] { where(u, at(x), x); }},
+      {"invalid: clamp (net.cpp:42): x is undefined (give it a value first)", [&] { clamp(u, 0, 1, kAt); }},
+      {"invalid: clamp (net.cpp:42): hi is NaN, expected a number", [&] { clamp(x, 0, NAN, kAt); }},
+      {"invalid: clamp (net.cpp:42): lo is 0.5, expected a whole number for i64 elements",
        [&] { clamp(i64({2}), 0.5, 1, kAt); }},
-      {"invalid: eq (net.cpp:42): 4294967297 does not fit i32 (cast the tensor with to())",
+      {"invalid: eq (net.cpp:42): b 4294967297 does not fit i32 (cast the tensor with to())",
        [&] { eq(at(i64({1}).to(DType::i32)), (int64_t{1} << 32) + 1); }},
-      {"invalid: where (net.cpp:42): 300 does not fit u8 (cast the tensor with to())",
+      {"invalid: where (net.cpp:42): b 300 does not fit u8 (cast the tensor with to())",
        [&] {
          where(eq(x, x), at(i64({2, 3}).to(DType::u8)), 300);
        }},
-      {"invalid: masked_fill (net.cpp:42): the condition is f32[2,3], expected bool",
+      {"invalid: masked_fill (net.cpp:42): got mask f32[2,3], expected bool (compare it, e.g. with 0)",
        [&] { masked_fill(x, x, 1, kAt); }},
   });
 }
@@ -217,16 +224,16 @@ TEST(Errors, Reductions) {
        [&] {
          amax(x, {1, -1}, false, kAt);
        }},
-      {"invalid: mean (net.cpp:42): expected a floating dtype, got i64[2]",
+      {"invalid: mean (net.cpp:42): got x i64[2], expected a floating dtype (cast it with to())",
        [&] { mean(i64({2}), {}, false, kAt); }},
-      {"invalid: var (net.cpp:42): expected a floating dtype, got i64[2]",
+      {"invalid: var (net.cpp:42): got x i64[2], expected a floating dtype (cast it with to())",
        [&] { var(i64({2}), {}, 1, false, kAt); }},
-      {"invalid: logsumexp (net.cpp:42): expected a floating dtype, got i64[2]",
+      {"invalid: logsumexp (net.cpp:42): got x i64[2], expected a floating dtype (cast it with to())",
        [&] { logsumexp(i64({2}), {0}, false, kAt); }},
       {"invalid: argmax (net.cpp:42): dim 5 is out of range; expected -2 to 1",
        [&] { argmax(x, 5, false, kAt); }},
-      {"invalid: all (net.cpp:42): the tensor is undefined", [&] { all(u, {}, false, kAt); }},
-      {"invalid: any (net.cpp:42): the tensor is undefined", [&] { any(u, {}, false, kAt); }},
+      {"invalid: all (net.cpp:42): x is undefined (give it a value first)", [&] { all(u, {}, false, kAt); }},
+      {"invalid: any (net.cpp:42): x is undefined (give it a value first)", [&] { any(u, {}, false, kAt); }},
       {"invalid: amin (net.cpp:42): dim 0 of f32[0,3] is empty, so there is no element to take",
        [&] {
          amin(f32({0, 3}), {0}, false, kAt);
@@ -237,7 +244,7 @@ TEST(Errors, Reductions) {
 TEST(Errors, Shapes) {
   const Tensor u, x = f32({2, 3}), scalar = full({}, 1.0);
   check({
-      {"invalid: to (net.cpp:42): the tensor is undefined", [&] { to(u, DType::f64, kAt); }},
+      {"invalid: to (net.cpp:42): x is undefined (give it a value first)", [&] { to(u, DType::f64, kAt); }},
       {"invalid: reshape (net.cpp:42): bad sizes [-2,3]",
        [&] {
          reshape(x, {-2, 3}, kAt);
@@ -246,53 +253,54 @@ TEST(Errors, Shapes) {
        [&] {
          reshape(x, {-1, -1}, kAt);
        }},
-      {"invalid: reshape (net.cpp:42): f32[2,3] does not fit sizes [4]", [&] { reshape(x, {4}, kAt); }},
-      {"invalid: view (net.cpp:42): strides [1,3] of f32[3,2] do not allow sizes [6] without a copy (use "
+      {"invalid: reshape (net.cpp:42): x f32[2,3] does not fit sizes [4]", [&] { reshape(x, {4}, kAt); }},
+      {"invalid: view (net.cpp:42): strides [1,3] of x f32[3,2] do not allow sizes [6] without a copy (use "
        "reshape)",
        [&] { view(t(x), {6}, kAt); }},
       {"invalid: flatten (net.cpp:42): start 1 is after end 0", [&] { flatten(x, 1, 0, kAt); }},
-      {"invalid: permute (net.cpp:42): [1] is no order of the dims of f32[2,3]",
+      {"invalid: permute (net.cpp:42): dims [1] are no order of those of x f32[2,3]",
        [&] { permute(x, {1}, kAt); }},
       {"invalid: transpose (net.cpp:42): dim 3 is out of range; expected -2 to 1",
        [&] { transpose(x, 0, 3, kAt); }},
-      {"invalid: t (net.cpp:42): expected a matrix, got f32[1,1,1]",
+      {"invalid: t (net.cpp:42): got x f32[1,1,1], expected at most two dims",
        [&] {
          t(f32({1, 1, 1}), kAt);
        }},
-      {"invalid: expand (net.cpp:42): f32[2,3] does not expand to [3]", [&] { expand(x, {3}, kAt); }},
-      {"invalid: expand (net.cpp:42): f32[2,3] does not expand to [2,4]",
+      {"invalid: expand (net.cpp:42): x f32[2,3] does not expand to [3]", [&] { expand(x, {3}, kAt); }},
+      {"invalid: expand (net.cpp:42): x f32[2,3] does not expand to [2,4]",
        [&] {
          expand(x, {2, 4}, kAt);
        }},
       {"invalid: squeeze (net.cpp:42): dim 2 is out of range; expected -2 to 1", [&] { squeeze(x, 2, kAt); }},
       {"invalid: unsqueeze (net.cpp:42): dim 3 is out of range; expected -3 to 2",
        [&] { unsqueeze(x, 3, kAt); }},
-      {"invalid: slice (net.cpp:42): got f32[] and step 1, expected at least one dim and step >= 1",
+      {"invalid: slice (net.cpp:42): got x f32[] and step 1, expected at least one dim and step >= 1",
        [&] { slice(scalar, 0, 0, 1, 1, kAt); }},
-      {"invalid: slice (net.cpp:42): got f32[2,3] and step 0, expected at least one dim and step >= 1",
+      {"invalid: slice (net.cpp:42): got x f32[2,3] and step 0, expected at least one dim and step >= 1",
        [&] { slice(x, 0, 0, 1, 0, kAt); }},
-      {"invalid: narrow (net.cpp:42): 2 elements from 1 on are outside dim 0 of f32[2,3]",
+      {"invalid: narrow (net.cpp:42): 2 elements from 1 on are outside dim 0 of x f32[2,3]",
        [&] { narrow(x, 0, 1, 2, kAt); }},
-      {"invalid: select (net.cpp:42): index 2 is out of range for dim 0 of f32[2,3]",
+      {"invalid: select (net.cpp:42): index 2 is out of range for dim 0 of x f32[2,3]",
        [&] { select(x, 0, 2, kAt); }},
-      {"invalid: cat (net.cpp:42): no tensors", [&] { cat({}, 0, kAt); }},
-      {"invalid: cat (net.cpp:42): the tensor is undefined",
+      {"invalid: cat (net.cpp:42): tensors is empty, expected at least one", [&] { cat({}, 0, kAt); }},
+      {"invalid: cat (net.cpp:42): tensors[1] is undefined (give it a value first)",
        [&] {
          cat({x, u}, 0, kAt);
        }},
-      {"invalid: stack (net.cpp:42): no tensors", [&] { stack({}, 0, kAt); }},
+      {"invalid: stack (net.cpp:42): tensors is empty, expected at least one", [&] { stack({}, 0, kAt); }},
       {"invalid: split (net.cpp:42): size 0 is not positive", [&] { split(x, 0, 0, kAt); }},
       {"invalid: chunk (net.cpp:42): 0 chunks, expected at least one", [&] { chunk(x, 0, 0, kAt); }},
-      {"invalid: tril (net.cpp:42): expected at least two dims, got f32[]", [&] { tril(scalar, 0, kAt); }},
-      {"invalid: contiguous (net.cpp:42): the tensor is undefined", [&] { contiguous(u, kAt); }},
-      {"invalid: clone (net.cpp:42): the tensor is undefined", [&] { clone(u, kAt); }},
+      {"invalid: tril (net.cpp:42): got x f32[], expected at least two dims", [&] { tril(scalar, 0, kAt); }},
+      {"invalid: contiguous (net.cpp:42): x is undefined (give it a value first)",
+       [&] { contiguous(u, kAt); }},
+      {"invalid: clone (net.cpp:42): x is undefined (give it a value first)", [&] { clone(u, kAt); }},
   });
 }
 
 TEST(Errors, IndexingAndProducts) {
   const Tensor u, x = f32({2, 3});
   check({
-      {"invalid: index_select (net.cpp:42): got index f32[2,3], expected i64 or i32",
+      {"invalid: index_select (net.cpp:42): got index f32[2,3], expected i64 or i32 (cast it with to())",
        [&] { index_select(x, 0, x, kAt); }},
       {"invalid: index_select (net.cpp:42): index 7 is out of range; expected 0 to 1",
        [&] {
@@ -306,21 +314,21 @@ TEST(Errors, IndexingAndProducts) {
        [&] {
          index_add(x, 0, ids({2}), f32({1, 3}), 1, kAt);
        }},
-      {"invalid: scatter_add (net.cpp:42): the tensor is undefined",
+      {"invalid: scatter_add (net.cpp:42): src is undefined (give it a value first)",
        [&] { scatter_add(x, 0, ids({0}), u, kAt); }},
       {"invalid: index_select (net.cpp:42): dim 2 is out of range; expected -2 to 1",
        [&] { index_select(x, 2, ids({0}), kAt); }},
-      {"invalid: matmul (net.cpp:42): inner dims differ; got f32[2,3] x f32[2,3], expected 3 == 2",
+      {"invalid: matmul (net.cpp:42): inner dims differ; got a f32[2,3] and b f32[2,3], expected 3 == 2",
        [&] { matmul(x, x, kAt); }},
-      {"invalid: matmul (net.cpp:42): dtypes differ; got f32[2,3] x i64[3] (cast one with to())",
+      {"invalid: matmul (net.cpp:42): dtypes differ; got a f32[2,3] and b i64[3] (cast one with to())",
        [&] { matmul(x, i64({3}), kAt); }},
-      {"invalid: matmul (net.cpp:42): got f32[] x f32[], expected at least one dim each",
+      {"invalid: matmul (net.cpp:42): got a f32[] and b f32[], expected at least one dim each",
        [&] { matmul(full({}, 1.0), full({}, 1.0), kAt); }},
-      {"invalid: matmul (net.cpp:42): batch dims do not broadcast; got f32[2,1,1] x f32[3,1,1]",
+      {"invalid: matmul (net.cpp:42): batch dims do not broadcast; got a f32[2,1,1] and b f32[3,1,1]",
        [&] {
          matmul(f32({2, 1, 1}), f32({3, 1, 1}), kAt);
        }},
-      {"invalid: outer (net.cpp:42): expected two vectors, got f32[2,3] and f32[2]",
+      {"invalid: outer (net.cpp:42): got a f32[2,3] and b f32[2], expected two vectors",
        [&] { outer(x, f32({2}), kAt); }},
   });
 }
@@ -328,29 +336,28 @@ TEST(Errors, IndexingAndProducts) {
 TEST(Errors, Functional) {
   const Tensor u, x = f32({2, 3}), n = i64({2});
   check({
-      {"invalid: gelu (net.cpp:42): expected a floating dtype, got i64[2]",
+      {"invalid: gelu (net.cpp:42): got x i64[2], expected a floating dtype (cast it with to())",
        [&] { gelu(n, GeluApproximate::none, kAt); }},
-      {"invalid: relu (net.cpp:42): the tensor is undefined", [&] { relu(u, kAt); }},
+      {"invalid: relu (net.cpp:42): x is undefined (give it a value first)", [&] { relu(u, kAt); }},
       {"invalid: softmax (net.cpp:42): dim 2 is out of range; expected -2 to 1", [&] { softmax(x, 2, kAt); }},
-      {"invalid: layer_norm (net.cpp:42): the last dims of f32[2,3] are not [2]",
+      {"invalid: layer_norm (net.cpp:42): the last dims of x f32[2,3] are not normalized_shape [2]",
        [&] { layer_norm(x, {2}, {}, {}, 1e-5, kAt); }},
-      {"invalid: layer_norm (net.cpp:42): got a parameter of f32[2] for the shape [3]",
+      {"invalid: layer_norm (net.cpp:42): got weight f32[2], expected [3] for x f32[2,3]",
        [&] { layer_norm(x, {3}, f32({2}), {}, 1e-5, kAt); }},
-      {"invalid: rms_norm (net.cpp:42): the last dims of f32[2,3] are not [2]",
+      {"invalid: rms_norm (net.cpp:42): the last dims of x f32[2,3] are not normalized_shape [2]",
        [&] { rms_norm(x, {2}, {}, 1e-5, kAt); }},
       {"invalid: linear (net.cpp:42): got x f32[2,3] and weight f32[4,2], expected x [..., in] and weight "
        "[out, in] of one dtype",
        [&] {
          linear(x, f32({4, 2}), {}, kAt);
        }},
-      {"invalid: linear (net.cpp:42): got bias f32[3] for weight f32[4,3]",
+      {"invalid: linear (net.cpp:42): got bias f32[3] for weight f32[4,3], expected [4]",
        [&] {
          linear(x, f32({4, 3}), f32({3}), kAt);
        }},
-      {"invalid: embedding (net.cpp:42): got ids f32[2,3] and weight f32[2,3], expected integer ids and "
-       "weight [n, d]",
+      {"invalid: embedding (net.cpp:42): got ids f32[2,3], expected i64 or i32 (cast it with to())",
        [&] { embedding(x, x, {}, kAt); }},
-      {"invalid: embedding (net.cpp:42): index 2 is out of range; expected 0 to 1",
+      {"invalid: embedding (net.cpp:42): ids 2 is out of range; expected 0 to 1, the rows of weight f32[2,3]",
        [&] { embedding(ids({2}), x, {}, kAt); }},
       {"invalid: embedding (net.cpp:42): padding_idx -3 is outside the 2 rows of weight f32[2,3]",
        [&] { embedding(ids({1}), x, -3, kAt); }},
@@ -382,7 +389,7 @@ TEST(Errors, Losses) {
        [&] { cross_entropy(full({}, 1.0), n, {}, {}, kAt); }},
       {"invalid: cross_entropy (net.cpp:42): got logits f32[2,3] and target i64[3], expected a target of [2]",
        [&] { cross_entropy(x, i64({3}), {}, {}, kAt); }},
-      {"invalid: cross_entropy (net.cpp:42): got class weights f32[2] for logits f32[2,3]",
+      {"invalid: cross_entropy (net.cpp:42): got weight f32[2] for logits f32[2,3], expected [3]",
        [&] { cross_entropy(x, n, f32({2}), {}, kAt); }},
       {"invalid: cross_entropy (net.cpp:42): target 3 is out of range; expected 0 to 2 or ignore_index",
        [&] {
@@ -394,9 +401,9 @@ TEST(Errors, Losses) {
        }},
       {"invalid: cross_entropy (net.cpp:42): label_smoothing is 2, expected 0 to 1",
        [&] { cross_entropy(x, n, {}, {.label_smoothing = 2}, kAt); }},
-      {"invalid: mse_loss (net.cpp:42): expected a floating dtype, got i64[2]",
+      {"invalid: mse_loss (net.cpp:42): got x i64[2], expected a floating dtype (cast it with to())",
        [&] { mse_loss(n, n, Reduction::mean, kAt); }},
-      {"invalid: l1_loss (net.cpp:42): the tensor is undefined",
+      {"invalid: l1_loss (net.cpp:42): y is undefined (give it a value first)",
        [&] { l1_loss(x, u, Reduction::mean, kAt); }},
   });
 }

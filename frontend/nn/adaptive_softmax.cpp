@@ -30,7 +30,7 @@ Tensor in_range(const Tensor& target, int64_t classes, Loc loc) {
   constexpr const char* kName = "AdaptiveLogSoftmaxWithLoss";
   return detail::call(kName, loc, {&target}, {classes}, {}, [&](const auto&) {
     const Tensor line = detail::reshape_to(target, {target.numel()});
-    detail::check_indices(line, classes, kName, loc);
+    detail::check_indices(line, classes, kName, loc, "target");
     return detail::copied(target);
   });
 }

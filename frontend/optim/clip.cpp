@@ -20,8 +20,9 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& params, const char* name, Loc loc) {
   std::vector<Tensor> out;
-  for (const Tensor& p : params) {
-    require(p, name, loc);
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor& p = params[i];
+    if (!p.defined()) require(p, name, loc, fmt::format("params[{}]", i).c_str());
     if (p.grad().defined()) out.push_back(p.grad());
   }
   return out;
@@ -124,7 +125,8 @@ int64_t kind_of(double order, const char* name, Loc loc) {
 }
 
 void require_floats(const std::vector<Tensor>& tensors, const char* name, Loc loc) {
-  for (const Tensor& t : tensors) require_floating(t, name, loc);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    require_floating(tensors[i], name, loc, fmt::format("tensors[{}]", i).c_str());
 }
 
 }  // namespace
@@ -146,7 +148,7 @@ void clip_grads_with_norm_(const std::vector<Tensor>& params, double max_norm, c
   constexpr const char* kName = "clip_grads_with_norm_";
   const NoGrad guard;
   const std::vector<Tensor> grads = gradients_of(params, kName, loc);
-  require_floating(total_norm, kName, loc);
+  require_floating(total_norm, kName, loc, "total_norm");
   KILN_CHECK(total_norm.numel() == 1, invalid, "{} ({}): total_norm is {}, expected one element", kName,
              loc.str(), total_norm.type_str());
   if (grads.empty()) return;

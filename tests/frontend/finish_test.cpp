@@ -76,7 +76,8 @@ TEST_P(FailedCall, TrainingGoesOnAsIfItHadNotBeen) {
                             step(in, ids({1, 2, 7, 0}));
                           });
         EXPECT_TRUE(index.starts_with("invalid: embedding (finish_test.cpp:") &&
-                    index.ends_with("): index 7 is out of range; expected 0 to 6"))
+                    index.find("): ids 7 is out of range; expected 0 to 6, the rows of weight f32[7,") !=
+                        std::string::npos)
             << index;
         EXPECT_TRUE(label.starts_with("invalid: cross_entropy (finish_test.cpp:") &&
                     label.ends_with("): target 7 is out of range; expected 0 to 6 or ignore_index"))
@@ -323,7 +324,7 @@ TEST_P(FailedCall, IntegersDividedByZero) {
                       });
     EXPECT_EQ(eager, compiled);
     EXPECT_TRUE(eager.starts_with(fmt::format("invalid: {} (finish_test.cpp:", name)) &&
-                eager.ends_with("): integer division by zero; got divisor i64[4] with a 0 at element 3"))
+                eager.ends_with("): integer division by zero; got b i64[4] with a 0 at element 3"))
         << eager;
     EXPECT_EQ(f(a, b).to_vector<int64_t>(), divide(a, b).to_vector<int64_t>()) << name;
     const Tensor least = full({5}, INT32_MIN, {DType::i32});
@@ -346,13 +347,14 @@ TEST_P(FailedCall, IntegersDividedByTheNumberZero) {
       options());
   EXPECT_EQ(values(f(ids({7, -7}))), (Floats{1, 2}));
   by = 0;
-  EXPECT_ERROR(f(ids({7, 1})), "invalid: remainder (net.cpp:42): integer division of i64[2] by zero");
+  EXPECT_ERROR(f(ids({7, 1})),
+               "invalid: remainder (net.cpp:42): integer division by zero; got a i64[2] and b 0");
   by = -1;
   EXPECT_EQ(values(f(ids({7, INT64_MIN}))), (Floats{0, 0}));
   EXPECT_EQ(values(n), (Floats{2}));
   by = 256;
   EXPECT_ERROR(f(ids({7, 1}).to(DType::u8)),
-               "invalid: remainder (net.cpp:42): 256 does not fit u8 (cast the tensor with to())");
+               "invalid: remainder (net.cpp:42): b 256 does not fit u8 (cast the tensor with to())");
   EXPECT_EQ(values(f(vec({300, 7}))), (Floats{44, 7}));
 }
 

@@ -193,23 +193,27 @@ TEST(InPlace, Dtypes) {
   EXPECT_EQ(h.mul_(1.5).dtype(), DType::bf16);
   EXPECT_EQ(values(h), (Floats{1.5f, 3}));
   EXPECT_EQ(values(i.fill_(int64_t{1} << 40)), Floats(2, 0x1p40f));
-  EXPECT_ERROR(i.div_(2), "invalid: div_ (@): a f32 result does not go into i64[2]");
-  EXPECT_ERROR(i.exp_(), "invalid: exp_ (@): a f32 result does not go into i64[2]");
-  EXPECT_ERROR(i.add_(0.5), "invalid: add_ (@): a f32 result does not go into i64[2]");
+  EXPECT_ERROR(i.div_(2), "invalid: div_ (@): a f32 result does not go into self i64[2] (cast it with to())");
+  EXPECT_ERROR(i.exp_(), "invalid: exp_ (@): a f32 result does not go into self i64[2] (cast it with to())");
+  EXPECT_ERROR(i.add_(0.5),
+               "invalid: add_ (@): a f32 result does not go into self i64[2] (cast it with to())");
   Tensor b = gt(vec({1, -1}), 0);
-  EXPECT_ERROR(b.add_(1), "invalid: add_ (@): a i64 result does not go into bool[2]");
-  EXPECT_ERROR(i.uniform_(), "invalid: uniform_ (@): expected a floating dtype, got i64[2]");
+  EXPECT_ERROR(b.add_(1),
+               "invalid: add_ (@): a i64 result does not go into self bool[2] (cast it with to())");
+  EXPECT_ERROR(i.uniform_(),
+               "invalid: uniform_ (@): got self i64[2], expected a floating dtype (cast it with to())");
 }
 
 TEST(InPlace, Errors) {
   Tensor x = zeros({2}), w = vec({1}, true), u;
-  EXPECT_ERROR(x.masked_fill_(x, 1), "invalid: masked_fill_ (@): the mask is f32[2], expected bool");
+  EXPECT_ERROR(x.masked_fill_(x, 1),
+               "invalid: masked_fill_ (@): got mask f32[2], expected bool (compare it, e.g. with 0)");
   EXPECT_ERROR(x.masked_fill_(gt(zeros({3}), 0), 1),
-               "invalid: masked_fill_ (@): shapes do not broadcast; got f32[2] and bool[3]");
+               "invalid: masked_fill_ (@): shapes do not broadcast; got self f32[2] and mask bool[3]");
   EXPECT_ERROR(x.addcmul_(x, zeros({3, 2})),
-               "invalid: addcmul_ (@): f32[3,2] does not broadcast into f32[2]");
-  EXPECT_ERROR(x.pow_(u), "invalid: pow_ (@): the tensor is undefined");
-  EXPECT_ERROR(u.neg_(), "invalid: neg_ (@): the tensor is undefined");
+               "invalid: addcmul_ (@): b f32[3,2] does not broadcast into self f32[2]");
+  EXPECT_ERROR(x.pow_(u), "invalid: pow_ (@): exponent is undefined (give it a value first)");
+  EXPECT_ERROR(u.neg_(), "invalid: neg_ (@): self is undefined (give it a value first)");
   EXPECT_ERROR(x.uniform_(2, 1), "invalid: uniform_ (@): empty range [2, 1)");
   EXPECT_ERROR(x.normal_(0, -1), "invalid: normal_ (@): std is -1, expected none below 0");
   EXPECT_ERROR(x.bernoulli_(2), "invalid: bernoulli_ (@): p is 2, expected 0 to 1");
@@ -217,7 +221,8 @@ TEST(InPlace, Errors) {
       w.relu_(),
       "invalid: relu_ (@): f32[1] is a leaf that requires grad (write to it under no_grad, or to a copy of "
       "it)");
-  EXPECT_ERROR(x += zeros({3}), "invalid: add_ (@): shapes do not broadcast; got f32[2] and f32[3]");
+  EXPECT_ERROR(x += zeros({3}),
+               "invalid: add_ (@): shapes do not broadcast; got self f32[2] and other f32[3]");
   Tensor wide = expand(zeros({1}), {3});
   EXPECT_ERROR(
       wide.neg_(),

@@ -31,12 +31,13 @@ TEST(Linalg, FixedRanks) {
   EXPECT_EQ(dot(v, v).item(), 2);
   EXPECT_EQ(values(bmm(b, b)), (Floats{7, 10, 15, 22}));
   EXPECT_EQ(mm(zeros({2, 0}), zeros({0, 3})).sizes(), (Sizes{2, 3}));
-  EXPECT_ERROR(mm(m, v), "invalid: mm (@): got f32[2,2] x f32[2], expected 2 and 2 dims");
-  EXPECT_ERROR(mv(m, vec({1})), "invalid: mv (@): inner dims differ; got f32[2,2] x f32[1], expected 2 == 1");
+  EXPECT_ERROR(mm(m, v), "invalid: mm (@): got a f32[2,2] and b f32[2], expected 2 and 2 dims");
+  EXPECT_ERROR(mv(m, vec({1})),
+               "invalid: mv (@): inner dims differ; got a f32[2,2] and b f32[1], expected 2 == 1");
   EXPECT_ERROR(dot(v, v.to(DType::f64)),
-               "invalid: dot (@): dtypes differ; got f32[2] x f64[2] (cast one with to())");
+               "invalid: dot (@): dtypes differ; got a f32[2] and b f64[2] (cast one with to())");
   EXPECT_ERROR(bmm(b, zeros({2, 2, 2})),
-               "invalid: bmm (@): batches differ; got f32[1,2,2] x f32[2,2,2], expected 1 == 2");
+               "invalid: bmm (@): batches differ; got a f32[1,2,2] and b f32[2,2,2], expected 1 == 2");
 }
 
 TEST(Linalg, SumsWithProducts) {
@@ -67,12 +68,13 @@ TEST(Linalg, BetaZeroDoesNotRead) {
   sum(y).backward();
   EXPECT_EQ(values(x.grad()), (Floats{0}));
   const Tensor i = ids({1}).view({1, 1}), wide = zeros({2, 2, 2});
-  EXPECT_ERROR(addmm(i, i, i, 0.5), "invalid: addmm (@): got 0.5 for i64[1,1], expected a whole number");
-  EXPECT_ERROR(
-      addmm(wide, m, m),
-      "invalid: addmm (@): f32[2,2,2] does not broadcast to the product [1,1] of f32[1,1] x f32[1,1]");
+  EXPECT_ERROR(addmm(i, i, i, 0.5),
+               "invalid: addmm (@): beta is 0.5, expected a whole number for x i64[1,1]");
+  EXPECT_ERROR(addmm(wide, m, m),
+               "invalid: addmm (@): x f32[2,2,2] does not broadcast to the product [1,1] of a f32[1,1] and b "
+               "f32[1,1]");
   EXPECT_ERROR(addmm(i, m, m),
-               "invalid: addmm (@): dtypes differ; got i64[1,1] + f32[1,1] x f32[1,1] (cast with to())");
+               "invalid: addmm (@): dtypes differ; got x i64[1,1] and a f32[1,1] (cast one with to())");
 }
 
 struct EinsumRow {
@@ -159,20 +161,21 @@ TEST(Einsum, DiagonalsSumsAndDots) {
 
 TEST(Einsum, Errors) {
   const Tensor m = zeros({2, 3}), v = zeros({3});
-  EXPECT_ERROR(einsum("ij", {}), "invalid: einsum (@): no tensors");
+  EXPECT_ERROR(einsum("ij", {}), "invalid: einsum (@): tensors is empty, expected at least one");
   EXPECT_ERROR(einsum("ij,j", {m}), "invalid: einsum (@): 'ij,j' has 2 operands, got 1");
-  EXPECT_ERROR(einsum("i", {m}), "invalid: einsum (@): 'i' names 1 dims of operand 1, f32[2,3]");
+  EXPECT_ERROR(einsum("i", {m}), "invalid: einsum (@): 'i' names 1 dims, got tensors[0] f32[2,3]");
   EXPECT_ERROR(einsum("i1", {m}), "invalid: einsum (@): '1' in 'i1' is no letter");
-  EXPECT_ERROR(einsum("ii", {m}), "invalid: einsum (@): a label of 'ii' stands for 2 and 3 in f32[2,3]");
+  EXPECT_ERROR(einsum("ii", {m}),
+               "invalid: einsum (@): a label of 'ii' stands for 2 and 3 in tensors[0] f32[2,3]");
   EXPECT_ERROR(einsum("ij,i->", {m, v}),
-               "invalid: einsum (@): a label of 'ij,i->' stands for 2 and, in f32[3], for 3");
+               "invalid: einsum (@): a label of 'ij,i->' stands for 2 and, in tensors[1] f32[3], for 3");
   EXPECT_ERROR(einsum("ij->k", {m}),
                "invalid: einsum (@): the result of 'ij->k' has a label that no operand has");
   EXPECT_ERROR(einsum("ij->ii", {m}), "invalid: einsum (@): the result of 'ij->ii' has a label twice");
   EXPECT_ERROR(einsum("...i...", {m}), "invalid: einsum (@): two ellipses in a term of '...i...'");
-  EXPECT_ERROR(
-      einsum("ij,j->i", {m, v.to(DType::f64)}),
-      "invalid: einsum (@): got f64[3] beside f32[2,3], expected numbers of one dtype (cast with to())");
+  EXPECT_ERROR(einsum("ij,j->i", {m, v.to(DType::f64)}),
+               "invalid: einsum (@): got tensors[1] f64[3] beside tensors[0] f32[2,3], expected numbers of "
+               "one dtype (cast with to())");
 }
 
 TEST(Linalg, Tensordot) {
@@ -186,10 +189,11 @@ TEST(Linalg, Tensordot) {
                doubles(einsum("ijk,ki->j", {f64(a, {2, 2, 3}), f64(b, {3, 2})})), "tensordot");
   EXPECT_EQ(tensordot(zeros({2}), zeros({3}), 0).sizes(), (Sizes{2, 3}));
   const Tensor x = zeros({2, 3});
-  EXPECT_ERROR(tensordot(x, x, 1), "invalid: tensordot (@): dims 1 and 0 differ; got f32[2,3] x f32[2,3]");
-  EXPECT_ERROR(tensordot(x, x, 3),
-               "invalid: tensordot (@): 3 dims of f32[2,3] x f32[2,3], expected no more than each "
-               "has");
+  EXPECT_ERROR(tensordot(x, x, 1),
+               "invalid: tensordot (@): dims 1 and 0 differ; got a f32[2,3] and b f32[2,3]");
+  EXPECT_ERROR(
+      tensordot(x, x, 3),
+      "invalid: tensordot (@): got 3 dims of a f32[2,3] and b f32[2,3], expected no more than each has");
   EXPECT_ERROR(tensordot(x, x, {0, 0}, {0, 0}), "invalid: tensordot (@): a dim is given twice in [0,0]");
 }
 
@@ -200,8 +204,9 @@ TEST(Linalg, Cross) {
   expect_gradients([](const Inputs& t) { return cross(t[0], t[1], 0); }, {counted(6), counted(6, -0.7)},
                    {{3, 2}, {3, 2}}, "cross");
   const Tensor x = zeros({2, 3}), v = zeros({3});
-  EXPECT_ERROR(cross(x, v), "invalid: cross (@): ranks differ; got f32[2,3] x f32[3]");
-  EXPECT_ERROR(cross(x, x, 0), "invalid: cross (@): got f32[2,3] x f32[2,3], expected 3 elements in dim 0");
+  EXPECT_ERROR(cross(x, v), "invalid: cross (@): ranks differ; got a f32[2,3] and b f32[3]");
+  EXPECT_ERROR(cross(x, x, 0),
+               "invalid: cross (@): got a f32[2,3] and b f32[2,3], expected 3 elements in dim 0");
 }
 
 TEST(Linalg, KronTraceBilinearDistances) {
@@ -226,11 +231,11 @@ TEST(Linalg, KronTraceBilinearDistances) {
   expect_gradients([](const Inputs& t) { return cdist(t[0], t[1], 3); }, {{0, 1, 3, 4}, {1, -1, 6, 8}},
                    {{2, 2}, {2, 2}}, "cdist");
   const Tensor x = zeros({2, 3}), v = zeros({3});
-  EXPECT_ERROR(trace(v), "invalid: trace (@): got f32[3], expected a matrix");
+  EXPECT_ERROR(trace(v), "invalid: trace (@): got x f32[3], expected a matrix");
   EXPECT_ERROR(cdist(x, v),
-               "invalid: cdist (@): got f32[2,3] and f32[3], expected [..., n, d] and [..., m, d]");
+               "invalid: cdist (@): got x1 f32[2,3] and x2 f32[3], expected [..., n, d] and [..., m, d]");
   EXPECT_ERROR(bilinear(x, x, v),
-               "invalid: bilinear (@): got f32[2,3], f32[2,3] and weight f32[3], expected [..., i], "
+               "invalid: bilinear (@): got x1 f32[2,3], x2 f32[2,3] and weight f32[3], expected [..., i], "
                "[..., j] and [o, i, j] of one dtype");
 }
 

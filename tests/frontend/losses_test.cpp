@@ -141,10 +141,9 @@ TEST(Losses, SaturatedProbabilities) {
             2000);
   EXPECT_EQ(soft_margin_loss(vec({-1000}), vec({1})).item(), 1000);
   const Tensor bad = vec({0.5f, 1.5f});
-  EXPECT_ERROR(
-      binary_cross_entropy(bad, y.slice(0, 0, 2)),
-      "invalid: binary_cross_entropy (@): probabilities are between 0 and 1; got f32[2] with another at "
-      "element 1");
+  EXPECT_ERROR(binary_cross_entropy(bad, y.slice(0, 0, 2)),
+               "invalid: binary_cross_entropy (@): probabilities are between 0 and 1; got x f32[2] with "
+               "another at element 1");
 }
 
 TEST(Losses, Weights) {
@@ -315,48 +314,47 @@ TEST(Losses, CtcIsTheSumOverPaths) {
 TEST(Losses, CtcErrors) {
   const Tensor x = zeros({4, 1, 3}), t = ids({1, 2}).view({1, 2}), four = ids({4}), two = ids({2});
   EXPECT_ERROR(ctc_loss(x, ids({1, 3}).view({1, 2}), four, two),
-               "invalid: ctc_loss (@): index 3 is out of range; expected 0 to 2");
+               "invalid: ctc_loss (@): targets 3 is out of range; expected 0 to 2");
   EXPECT_ERROR(ctc_loss(x, t, ids({5}), two),
-               "invalid: ctc_loss (@): input length 5 is out of range; expected 0 to 4");
+               "invalid: ctc_loss (@): input_lengths 5 is out of range; expected 0 to 4");
   EXPECT_ERROR(ctc_loss(x, t, four, ids({-1})),
-               "invalid: ctc_loss (@): target length -1 is out of range; expected 0 to 2");
+               "invalid: ctc_loss (@): target_lengths -1 is out of range; expected 0 to 2");
   EXPECT_ERROR(ctc_loss(x, t, four, two, 3), "invalid: ctc_loss (@): blank is 3, expected 0 to 2");
-  EXPECT_ERROR(ctc_loss(x, two, four, two),
-               "invalid: ctc_loss (@): got f32[4,1,3], targets i64[1] and lengths i64[1] and i64[1], "
-               "expected [t, n, c], "
-               "[n, s], [n] and [n] with t > 0, or [t, c], [s], [] and []");
+  EXPECT_ERROR(
+      ctc_loss(x, two, four, two),
+      "invalid: ctc_loss (@): got log_probs f32[4,1,3], targets i64[1], input_lengths i64[1] and "
+      "target_lengths i64[1], expected [t, n, c], [n, s], [n] and [n] with t > 0, or [t, c], [s], [] and []");
 }
 
 TEST(Losses, Errors) {
   const Tensor nan = vec({0.5f, NAN});
-  EXPECT_ERROR(
-      binary_cross_entropy(nan, nan),
-      "invalid: binary_cross_entropy (@): probabilities are between 0 and 1; got f32[2] with another "
-      "at element 1");
+  EXPECT_ERROR(binary_cross_entropy(nan, nan),
+               "invalid: binary_cross_entropy (@): probabilities are between 0 and 1; got x f32[2] with "
+               "another at element 1");
   const Tensor x = zeros({2, 3}), v = zeros({2}), i = ids({1, 2}), wrong = ids({1, 3});
   EXPECT_ERROR(smooth_l1_loss(x, v),
-               "invalid: smooth_l1_loss (@): shapes do not broadcast; got f32[2,3] and f32[2]");
+               "invalid: smooth_l1_loss (@): shapes do not broadcast; got x f32[2,3] and y f32[2]");
   EXPECT_ERROR(smooth_l1_loss(x, x, Reduction::mean, -1),
                "invalid: smooth_l1_loss (@): beta is -1, expected none below 0");
   EXPECT_ERROR(huber_loss(x, x, Reduction::mean, 0),
                "invalid: huber_loss (@): delta is 0, expected more than 0");
   EXPECT_ERROR(binary_cross_entropy(x, v),
-               "invalid: binary_cross_entropy (@): got f32[2,3] and target f32[2], expected one shape");
+               "invalid: binary_cross_entropy (@): got x f32[2,3] and y f32[2], expected one shape");
   EXPECT_ERROR(
       binary_cross_entropy_with_logits(v, v, {}, zeros({3, 1})),
-      "invalid: binary_cross_entropy_with_logits (@): pos_weight f32[3,1] does not broadcast to f32[2]");
-  EXPECT_ERROR(kl_div(i, v), "invalid: kl_div (@): expected a floating dtype, got i64[2]");
-  EXPECT_ERROR(
-      gaussian_nll_loss(x, x, v.slice(0, 0, 1)),
-      "invalid: gaussian_nll_loss (@): got var f32[1] for f32[2,3], expected its shape, or without its last "
-      "dim");
+      "invalid: binary_cross_entropy_with_logits (@): pos_weight f32[3,1] does not broadcast to x f32[2]");
+  EXPECT_ERROR(kl_div(i, v),
+               "invalid: kl_div (@): got x i64[2], expected a floating dtype (cast it with to())");
+  EXPECT_ERROR(gaussian_nll_loss(x, x, v.slice(0, 0, 1)),
+               "invalid: gaussian_nll_loss (@): got var f32[1] for x f32[2,3], expected its shape, or "
+               "without its last dim");
   EXPECT_ERROR(gaussian_nll_loss(x, x, v - 1.0),
                "invalid: gaussian_nll_loss (@): var f32[2] is negative at element 1");
   EXPECT_ERROR(multi_margin_loss(x, wrong),
-               "invalid: multi_margin_loss (@): index 3 is out of range; expected 0 to 2");
+               "invalid: multi_margin_loss (@): target 3 is out of range; expected 0 to 2");
   EXPECT_ERROR(multi_margin_loss(x, i, 3), "invalid: multi_margin_loss (@): p is 3, expected 1 or 2");
   EXPECT_ERROR(multi_margin_loss(x, v),
-               "invalid: multi_margin_loss (@): got f32[2,3] and target f32[2], expected [n, c] "
+               "invalid: multi_margin_loss (@): got x f32[2,3] and target f32[2], expected [n, c] "
                "and [n] of integers");
   EXPECT_ERROR(
       multilabel_margin_loss(x.slice(1, 0, 2), ids({0, 1, 5, 0}).view({2, 2})),
@@ -364,17 +362,17 @@ TEST(Losses, Errors) {
       "end");
   EXPECT_ERROR(
       cosine_embedding_loss(x, x, ids({1})),
-      "invalid: cosine_embedding_loss (@): got f32[2,3], f32[2,3] and target i64[1], expected [n, d] twice "
+      "invalid: cosine_embedding_loss (@): got x1 f32[2,3], x2 f32[2,3] and y i64[1], expected [n, d] twice "
       "and [n], or [d] and []");
-  EXPECT_ERROR(
-      triplet_margin_loss(x, x, v),
-      "invalid: triplet_margin_loss (@): got f32[2,3], f32[2,3] and f32[2], expected as many dims each");
+  EXPECT_ERROR(triplet_margin_loss(x, x, v),
+               "invalid: triplet_margin_loss (@): got anchor f32[2,3], positive f32[2,3] and negative "
+               "f32[2], expected as many dims each");
   EXPECT_ERROR(triplet_margin_loss(x, x, x, {.margin = 0}),
                "invalid: triplet_margin_loss (@): margin is 0, expected more than 0");
   EXPECT_ERROR(soft_margin_loss(i, i),
-               "invalid: soft_margin_loss (@): expected a floating dtype, got i64[2]");
+               "invalid: soft_margin_loss (@): got x i64[2], expected a floating dtype (cast it with to())");
   EXPECT_ERROR(multilabel_soft_margin_loss(x, v),
-               "invalid: multilabel_soft_margin_loss (@): got f32[2,3] and target "
+               "invalid: multilabel_soft_margin_loss (@): got x f32[2,3] and y "
                "f32[2], expected [..., c] twice");
 }
 

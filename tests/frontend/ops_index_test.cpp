@@ -134,20 +134,22 @@ TEST(EmbeddingBag, EmptyBagsAndTheLastOffset) {
   EXPECT_EQ(values(embedding_bag(i.view({2, 2}), w, {}, {.mode = BagMode::mean, .padding_idx = 3})),
             (Floats{2, 3, 0, 1}));
   EXPECT_ERROR(embedding_bag(i, w, ids({1, 2}), sums),
-               "invalid: embedding_bag (@): the first offset 1 is out of range; expected 0");
-  EXPECT_ERROR(embedding_bag(ids({4}).view({1, 1}), w, {}, sums),
-               "invalid: embedding_bag (@): index 4 is out of range; expected 0 to 3");
+               "invalid: embedding_bag (@): offsets[0] 1 is out of range; expected 0");
+  EXPECT_ERROR(
+      embedding_bag(ids({4}).view({1, 1}), w, {}, sums),
+      "invalid: embedding_bag (@): ids 4 is out of range; expected 0 to 3, the rows of weight f32[4,2]");
 }
 
 TEST(Index, Refusals) {
   const Tensor x = grid({3, 4});
-  EXPECT_ERROR(index(x, {1, 2, 3}), "invalid: index (@): too many indices; got 3 for f32[3,4]");
-  EXPECT_ERROR(index(x, {ids({3})}), "invalid: index (@): index 3 is out of range; expected -3 to 2");
-  EXPECT_ERROR(index(x, {vec({1})}), "invalid: index (@): got index f32[1], expected i64 or i32");
+  EXPECT_ERROR(index(x, {1, 2, 3}), "invalid: index (@): too many indices; got 3 for x f32[3,4]");
+  EXPECT_ERROR(index(x, {ids({3})}), "invalid: index (@): indices[0] 3 is out of range; expected -3 to 2");
+  EXPECT_ERROR(index(x, {vec({1})}),
+               "invalid: index (@): got indices[0] f32[1], expected i64 or i32 (cast it with to())");
   EXPECT_ERROR(index(x, {ids({0, 1}), ids({0, 1, 2})}),
-               "invalid: index (@): indices do not broadcast; got [2] and i64[3]");
+               "invalid: index (@): indices do not broadcast; got indices[1] i64[3] beside [2]");
   EXPECT_ERROR(index(x, {gt(vec({1, 2}), 0)}),
-               "invalid: index (@): mask bool[2] does not fit dims 0 to 0 of f32[3,4]");
+               "invalid: index (@): mask indices[0] bool[2] does not fit dims 0 to 0 of x f32[3,4]");
   EXPECT_ERROR(index_put(x, {ids({0})}, vec({1, 2, 3})),
                "invalid: index_put (@): values f32[3] do not broadcast to [1,4]");
   EXPECT_ERROR(

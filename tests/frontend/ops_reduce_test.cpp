@@ -89,8 +89,9 @@ TEST(Spread, ByFormula) {
   kiln::std(same).backward();
   EXPECT_EQ(values(same.grad()), (Floats{0, 0}));
   const Tensor i = ids({1});
-  EXPECT_ERROR(kiln::std(i), "invalid: std (@): expected a floating dtype, got i64[1]");
-  EXPECT_ERROR(var_mean(i), "invalid: var_mean (@): expected a floating dtype, got i64[1]");
+  EXPECT_ERROR(kiln::std(i), "invalid: std (@): got x i64[1], expected a floating dtype (cast it with to())");
+  EXPECT_ERROR(var_mean(i),
+               "invalid: var_mean (@): got x i64[1], expected a floating dtype (cast it with to())");
 }
 
 TEST(Truth, DimsAndNothing) {
@@ -179,7 +180,8 @@ TEST(Norms, Vectors) {
   EXPECT_EQ(vector_norm(zeros({2, 3}), 2, {0}, true).sizes(), (Sizes{1, 3}));
   const Tensor none = zeros({0}), i = ids({1});
   EXPECT_NE(error_of([&] { vector_norm(none, INFINITY); }), "no error");
-  EXPECT_ERROR(vector_norm(i), "invalid: vector_norm (@): expected a floating dtype, got i64[1]");
+  EXPECT_ERROR(vector_norm(i),
+               "invalid: vector_norm (@): got x i64[1], expected a floating dtype (cast it with to())");
   EXPECT_ERROR(vector_norm(none, NAN), "invalid: vector_norm (@): ord is NaN");
 }
 
@@ -201,7 +203,7 @@ TEST(Norms, Matrices) {
   EXPECT_ERROR(matrix_norm(x, 2), "unsupported: matrix_norm (@): order 2 is not one of 1, -1, inf and -inf");
   EXPECT_ERROR(matrix_norm(x, 1, {0, 0}), "invalid: matrix_norm (@): dim 0 is given twice");
   EXPECT_ERROR(matrix_norm(v),
-               "invalid: matrix_norm (@): got f32[2] and 2 dims, expected at least two dims and two "
+               "invalid: matrix_norm (@): got x f32[2] and 2 dims, expected at least two dims and two "
                "of them");
 }
 

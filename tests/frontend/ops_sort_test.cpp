@@ -98,13 +98,15 @@ TEST(Cumulative, LongLines) {
 TEST(Sort, Refusals) {
   const Tensor x = zeros({2, 3});
   EXPECT_ERROR(sort(x, 2), "invalid: sort (@): dim 2 is out of range; expected -2 to 1");
-  EXPECT_ERROR(topk(x, 4), "invalid: topk (@): k is 4, expected 0 to 3, the size of dim 1 of f32[2,3]");
+  EXPECT_ERROR(topk(x, 4), "invalid: topk (@): k is 4, expected 0 to 3, the size of dim 1 of x f32[2,3]");
   EXPECT_ERROR(kthvalue(x, 0),
-               "invalid: kthvalue (@): k is 0, expected 1 to 3, the size of dim 1 of f32[2,3]");
-  EXPECT_ERROR(searchsorted(vec({1}), ids({1})),
-               "invalid: searchsorted (@): dtypes differ; got f32[1] and i64[1]");
-  EXPECT_ERROR(logcumsumexp(ids({1}), 0), "invalid: logcumsumexp (@): expected a floating dtype, got i64[1]");
-  EXPECT_ERROR(median(zeros({0}), 0), "invalid: median (@): dim 0 of f32[0] is empty");
+               "invalid: kthvalue (@): k is 0, expected 1 to 3, the size of dim 1 of x f32[2,3]");
+  EXPECT_ERROR(
+      searchsorted(vec({1}), ids({1})),
+      "invalid: searchsorted (@): dtypes differ; got sorted f32[1] and values i64[1] (cast one with to())");
+  EXPECT_ERROR(logcumsumexp(ids({1}), 0),
+               "invalid: logcumsumexp (@): got x i64[1], expected a floating dtype (cast it with to())");
+  EXPECT_ERROR(median(zeros({0}), 0), "invalid: median (@): dim 0 of x f32[0] is empty");
 }
 
 }  // namespace KILN_FILE

@@ -24,18 +24,21 @@ TEST(Broadcast, RightAligned) {
 
 TEST(Broadcast, MisfitsNameBothTypesAndTheLine) {
   const Tensor a = zeros({2, 3}), b = zeros({4}), u;
-  EXPECT_ERROR(a + b, "invalid: add (@): shapes do not broadcast; got f32[2,3] and f32[4]");
-  EXPECT_ERROR(pow(a, b), "invalid: pow (@): shapes do not broadcast; got f32[2,3] and f32[4]");
-  EXPECT_ERROR(a * u, "invalid: mul (@): the tensor is undefined");
-  EXPECT_ERROR(-u, "invalid: neg (@): the tensor is undefined");
-  EXPECT_ERROR(all(u), "invalid: all (@): the tensor is undefined");
-  EXPECT_ERROR(where(a, a, b), "invalid: where (@): the condition is f32[2,3], expected bool");
-  EXPECT_ERROR(where(a.to(DType::boolean), u, b), "invalid: where (@): the tensor is undefined");
+  EXPECT_ERROR(a + b, "invalid: add (@): shapes do not broadcast; got a f32[2,3] and b f32[4]");
+  EXPECT_ERROR(pow(a, b), "invalid: pow (@): shapes do not broadcast; got a f32[2,3] and b f32[4]");
+  EXPECT_ERROR(a * u, "invalid: mul (@): b is undefined (give it a value first)");
+  EXPECT_ERROR(-u, "invalid: neg (@): x is undefined (give it a value first)");
+  EXPECT_ERROR(all(u), "invalid: all (@): x is undefined (give it a value first)");
+  EXPECT_ERROR(where(a, a, b),
+               "invalid: where (@): got condition f32[2,3], expected bool (compare it, e.g. with 0)");
+  EXPECT_ERROR(where(a.to(DType::boolean), u, b),
+               "invalid: where (@): a is undefined (give it a value first)");
   EXPECT_ERROR(where(a.to(DType::boolean), b, a),
-               "invalid: where (@): shapes do not broadcast; got f32[4] and f32[2,3]");
+               "invalid: where (@): shapes do not broadcast; got condition bool[2,3] and a f32[4]");
   EXPECT_ERROR(sum(a, {2}), "invalid: sum (@): dim 2 is out of range; expected -2 to 1");
   EXPECT_ERROR(sum(a, {0, -2}), "invalid: sum (@): a dim is given twice in [0,-2]");
-  EXPECT_ERROR(mean(arange(3)), "invalid: mean (@): expected a floating dtype, got i64[3]");
+  EXPECT_ERROR(mean(arange(3)),
+               "invalid: mean (@): got x i64[3], expected a floating dtype (cast it with to())");
 }
 
 TEST(Promotion, TensorsOfTheSameRankTakeTheWiderType) {
@@ -112,10 +115,10 @@ TEST(Elementwise, SumsAndProductsOfBoolAreLogical) {
 
 TEST(Elementwise, WhatHasNoMeaningIsRefused) {
   const Tensor n = ids({2, 3}), x = vec({1, 2});
-  EXPECT_ERROR(pow(n, -1), "invalid: pow (@): i64[2] to the power -1, expected none below 0 for integers");
+  EXPECT_ERROR(pow(n, -1), "invalid: pow (@): got a i64[2] and b -1, expected b of at least 0 for integers");
   EXPECT_EQ(values(pow(x, -1)), (Floats{1, 0.5}));
   EXPECT_ERROR(clamp(x, std::nullopt, std::nullopt),
-               "invalid: clamp (@): got neither a lower nor an upper bound");
+               "invalid: clamp (@): got neither lo nor hi, expected a bound");
 }
 
 // A sum that took one product unrounded would not be zero, and exp(x - max(x)) might overflow.
@@ -137,12 +140,13 @@ TEST(Indexing, NumbersAreLinesOfOne) {
   EXPECT_EQ(values(gather(x, -1, ids({0, 0}))), (Floats{5, 5}));
   EXPECT_EQ(values(index_select(x, 0, at)), (Floats{5}));
   EXPECT_EQ(values(scatter_add(x, 0, ids({0, 0}), vec({1, 2}))), (Floats{8}));
+  EXPECT_EQ(values(scatter_add(x, 0, ids({0, 0}), vec({1, 2, 9}))), (Floats{8}));  // the index covers two
   EXPECT_ERROR(gather(x, 0, wrong), "invalid: gather (@): index 1 is out of range; expected 0 to 0");
   const Tensor two = ids({0, 0}), square = two.reshape({1, 2}), v = vec({1, 2});
   EXPECT_ERROR(index_select(x, 0, two),
-               "invalid: index_select (@): got index i64[2] for f32[], expected one index");
+               "invalid: index_select (@): got index i64[2] for x f32[], expected one index");
   EXPECT_ERROR(index_select(v, 0, square),
-               "invalid: index_select (@): got index i64[1,2] for f32[2], expected at most one dim");
+               "invalid: index_select (@): got index i64[1,2] for x f32[2], expected at most one dim");
   EXPECT_EQ(chunk(zeros({0, 2}), 3).size(), 3);
 }
 
@@ -174,23 +178,27 @@ TEST(Views, Errors) {
   const Tensor x = zeros({2, 3});
   EXPECT_ERROR(
       view(t(x), {6}),
-      "invalid: view (@): strides [1,3] of f32[3,2] do not allow sizes [6] without a copy (use reshape)");
-  EXPECT_ERROR(reshape(x, {4, -1}), "invalid: reshape (@): f32[2,3] does not fit sizes [4,-1]");
+      "invalid: view (@): strides [1,3] of x f32[3,2] do not allow sizes [6] without a copy (use reshape)");
+  EXPECT_ERROR(reshape(x, {4, -1}), "invalid: reshape (@): x f32[2,3] does not fit sizes [4,-1]");
   EXPECT_ERROR(reshape(x, {-1, -1}), "invalid: reshape (@): more than one -1 in [-1,-1]");
-  EXPECT_ERROR(expand(x, {2, 4}), "invalid: expand (@): f32[2,3] does not expand to [2,4]");
-  EXPECT_ERROR(permute(x, {0, 0}), "invalid: permute (@): [0,0] is no order of the dims of f32[2,3]");
-  EXPECT_ERROR(select(x, 0, 2), "invalid: select (@): index 2 is out of range for dim 0 of f32[2,3]");
-  EXPECT_ERROR(narrow(x, 1, 2, 2), "invalid: narrow (@): 2 elements from 2 on are outside dim 1 of f32[2,3]");
-  EXPECT_ERROR(cat({}), "invalid: cat (@): no tensors");
+  EXPECT_ERROR(expand(x, {2, 4}), "invalid: expand (@): x f32[2,3] does not expand to [2,4]");
+  EXPECT_ERROR(permute(x, {0, 0}), "invalid: permute (@): dims [0,0] are no order of those of x f32[2,3]");
+  EXPECT_ERROR(select(x, 0, 2), "invalid: select (@): index 2 is out of range for dim 0 of x f32[2,3]");
+  EXPECT_ERROR(narrow(x, 1, 2, 2),
+               "invalid: narrow (@): 2 elements from 2 on are outside dim 1 of x f32[2,3]");
+  EXPECT_ERROR(cat({}), "invalid: cat (@): tensors is empty, expected at least one");
   EXPECT_ERROR(split(x, 0), "invalid: split (@): size 0 is not positive");
   EXPECT_NE(error_of([&] { cat({x, zeros({2, 4})}); }).find("ops_test.cpp:"), std::string::npos);
 }
 
 TEST(InPlace, Errors) {
   Tensor x = zeros({2}), i = arange(2), w = vec({1, 2}, true);
-  EXPECT_ERROR(x.add_(zeros({3})), "invalid: add_ (@): shapes do not broadcast; got f32[2] and f32[3]");
-  EXPECT_ERROR(x.copy_(zeros({3, 2})), "invalid: copy_ (@): f32[3,2] does not broadcast into f32[2]");
-  EXPECT_ERROR(i.add_(vec({0.5f, 1})), "invalid: add_ (@): a f32 result does not go into i64[2]");
+  EXPECT_ERROR(x.add_(zeros({3})),
+               "invalid: add_ (@): shapes do not broadcast; got self f32[2] and other f32[3]");
+  EXPECT_ERROR(x.copy_(zeros({3, 2})),
+               "invalid: copy_ (@): src f32[3,2] does not broadcast into self f32[2]");
+  EXPECT_ERROR(i.add_(vec({0.5f, 1})),
+               "invalid: add_ (@): a f32 result does not go into self i64[2] (cast it with to())");
   EXPECT_ERROR(w.mul_(2.0),
                "invalid: mul_ (@): f32[2] is a leaf that requires grad (write to it under no_grad, or to a "
                "copy of it)");
@@ -234,12 +242,12 @@ TEST(Matmul, RanksAndErrors) {
   EXPECT_EQ(matmul(zeros({4, 1, 2, 3}), zeros({5, 3, 2})).sizes(), (Sizes{4, 5, 2, 2}));
   EXPECT_EQ(values(matmul(zeros({2, 0}), zeros({0, 1}))), (Floats{0, 0}));
   EXPECT_ERROR(matmul(m, m),
-               "invalid: matmul (@): inner dims differ; got f32[2,3] x f32[2,3], expected 3 == 2");
+               "invalid: matmul (@): inner dims differ; got a f32[2,3] and b f32[2,3], expected 3 == 2");
   EXPECT_ERROR(matmul(m, v.to(DType::f64)),
-               "invalid: matmul (@): dtypes differ; got f32[2,3] x f64[3] (cast one with to())");
+               "invalid: matmul (@): dtypes differ; got a f32[2,3] and b f64[3] (cast one with to())");
   EXPECT_ERROR(matmul(m, full({}, 1.0)),
-               "invalid: matmul (@): got f32[2,3] x f32[], expected at least one dim each");
-  EXPECT_ERROR(outer(m, v), "invalid: outer (@): expected two vectors, got f32[2,3] and f32[3]");
+               "invalid: matmul (@): got a f32[2,3] and b f32[], expected at least one dim each");
+  EXPECT_ERROR(outer(m, v), "invalid: outer (@): got a f32[2,3] and b f32[3], expected two vectors");
 }
 
 /// What a function of an index does with one that is out of range: eager at once, compiled when it runs.

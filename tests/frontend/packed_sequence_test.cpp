@@ -62,7 +62,8 @@ TEST(PackedSequence, Mistakes) {
                "sorted_indices");
   EXPECT_ERROR(pad_sequence({}), "invalid: pad_sequence (@): no sequences");
   EXPECT_ERROR(pad_sequence({zeros({2, 3}), zeros({2, 4})}),
-               "invalid: pad_sequence (@): got sequences f32[2,3] and f32[2,4], expected [length, ...] of "
+               "invalid: pad_sequence (@): got sequences[1] f32[2,4] beside sequences[0] f32[2,3], expected "
+               "[length, ...] of "
                "one dtype and width");
 }
 

@@ -52,12 +52,13 @@ TEST(Random, Bernoulli) {
   EXPECT_FALSE(bernoulli(vec({0.5f}, true)).requires_grad());
   expect_shared_draws([&] { return bernoulli(p); }, "bernoulli");
   const Tensor bad = vec({0.5f, 1.5f}), nan = vec({NAN}), i = ids({1});
-  EXPECT_ERROR(bernoulli(bad),
-               "invalid: bernoulli (@): probabilities are between 0 and 1; got f32[2] with another "
-               "at element 1");
+  EXPECT_ERROR(
+      bernoulli(bad),
+      "invalid: bernoulli (@): probabilities are between 0 and 1; got p f32[2] with another at element 1");
   EXPECT_NE(error_of([&] { bernoulli(nan); }), "no error");
   EXPECT_NE(error_of([&] { compile([](const Tensor& t) { return bernoulli(t); })(bad); }), "no error");
-  EXPECT_ERROR(bernoulli(i), "invalid: bernoulli (@): expected a floating dtype, got i64[1]");
+  EXPECT_ERROR(bernoulli(i),
+               "invalid: bernoulli (@): got p i64[1], expected a floating dtype (cast it with to())");
   EXPECT_ERROR(bernoulli(bad, -1), "invalid: bernoulli (@): p is -1, expected 0 to 1");
 }
 
@@ -75,13 +76,15 @@ TEST(Random, Normal) {
   expect_shared_draws([] { return normal(1, 2, {7}); }, "normal");
   const Tensor deviations = vec({1, -1});
   EXPECT_ERROR(normal(0, deviations),
-               "invalid: normal (@): std is not negative; got f32[2] with another at element 1");
+               "invalid: normal (@): std is not negative; got deviation f32[2] with another at element 1");
   EXPECT_ERROR(normal(0, -1, {2}), "invalid: normal (@): std is -1, expected none below 0");
   EXPECT_EQ(rand_like(zeros({2, 3}, {DType::f64})).dtype(), DType::f64);
   EXPECT_EQ(randn_like(zeros({2, 3})).sizes(), (Sizes{2, 3}));
   const Tensor i = ids({1});
-  EXPECT_ERROR(rand_like(i), "invalid: rand_like (@): expected a floating dtype, got i64[1]");
-  EXPECT_ERROR(randn_like(i), "invalid: randn_like (@): expected a floating dtype, got i64[1]");
+  EXPECT_ERROR(rand_like(i),
+               "invalid: rand_like (@): got t i64[1], expected a floating dtype (cast it with to())");
+  EXPECT_ERROR(randn_like(i),
+               "invalid: randn_like (@): got t i64[1], expected a floating dtype (cast it with to())");
 }
 
 TEST(Random, Multinomial) {
@@ -103,13 +106,13 @@ TEST(Random, Multinomial) {
   const Tensor rows = mat({0, 1, 1, 0}, {2, 2});
   EXPECT_EQ(values(multinomial(rows, 3, true)), (Floats{1, 1, 1, 0, 0, 0}));
   expect_shared_draws([&] { return multinomial(ones({3, 50}), 4); }, "multinomial");
-  EXPECT_ERROR(multinomial(w, 5), "invalid: multinomial (@): 5 samples of f32[4], expected 1 to 4");
+  EXPECT_ERROR(multinomial(w, 5), "invalid: multinomial (@): 5 samples of weights f32[4], expected 1 to 4");
   EXPECT_ERROR(multinomial(w, 0, true),
-               "invalid: multinomial (@): 0 samples of f32[4], expected 1 to any number");
+               "invalid: multinomial (@): 0 samples of weights f32[4], expected 1 to any number");
   const Tensor negative = vec({1, -1}), nothing = mat({1, 1, 0, 0}, {2, 2}), cube = zeros({1, 1, 1});
   EXPECT_ERROR(multinomial(negative, 1),
-               "invalid: multinomial (@): weights are finite and not negative; got f32[2] "
-               "with another at element 1");
+               "invalid: multinomial (@): weights are finite and not negative; got weights f32[2] with "
+               "another at element 1");
   EXPECT_NE(error_of([&] { multinomial(nothing, 1); }), "no error");
   EXPECT_ERROR(multinomial(cube, 1),
                "invalid: multinomial (@): got weights f32[1,1,1], expected [n] or [m, n] with "
@@ -172,7 +175,9 @@ TEST(Random, GumbelSoftmax) {
       },
       "gumbel_softmax");
   const Tensor i = ids({1});
-  EXPECT_ERROR(gumbel_softmax(i), "invalid: gumbel_softmax (@): expected a floating dtype, got i64[1]");
+  EXPECT_ERROR(
+      gumbel_softmax(i),
+      "invalid: gumbel_softmax (@): got logits i64[1], expected a floating dtype (cast it with to())");
 }
 
 TEST(Random, DropoutOfChannels) {
@@ -200,8 +205,8 @@ TEST(Random, DropoutOfChannels) {
     expect_shared_draws([&] { return r.f(x, 0.5, true, Loc::current()) + 0.0; }, r.name);
   }
   const Tensor x = zeros({2}), image = zeros({2, 3, 4, 5});
-  EXPECT_ERROR(dropout1d(x), "invalid: dropout1d (@): got f32[2], expected 2 or 3 dims");
-  EXPECT_ERROR(dropout3d(zeros({2, 3})), "invalid: dropout3d (@): got f32[2,3], expected 4 or 5 dims");
+  EXPECT_ERROR(dropout1d(x), "invalid: dropout1d (@): got x f32[2], expected 2 or 3 dims");
+  EXPECT_ERROR(dropout3d(zeros({2, 3})), "invalid: dropout3d (@): got x f32[2,3], expected 4 or 5 dims");
   EXPECT_ERROR(dropout2d(image, 1.5), "invalid: dropout2d (@): p is 1.5, expected 0 to 1");
 }
 
@@ -218,7 +223,7 @@ TEST(Random, AlphaDropoutKeepsMeanAndVariance) {
   expect_shared_draws([&] { return alpha_dropout(x.slice(0, 0, 50), 0.3); }, "alpha_dropout");
   EXPECT_ERROR(alpha_dropout(x, -1), "invalid: alpha_dropout (@): p is -1, expected 0 to 1");
   EXPECT_ERROR(feature_alpha_dropout(x, 0.5),
-               "invalid: feature_alpha_dropout (@): got f32[20000], expected [n, channels, ...]");
+               "invalid: feature_alpha_dropout (@): got x f32[20000], expected [n, channels, ...]");
 }
 
 TEST(Create, Spaced) {

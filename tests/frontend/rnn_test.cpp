@@ -248,9 +248,9 @@ TEST(Rnn, Mistakes) {
   EXPECT_ERROR(rnn_tanh(x, {}, w, {.lengths = ids({1})}),
                "invalid: rnn_tanh (@): got lengths i64[1], expected i64[2]");
   EXPECT_ERROR(rnn_tanh(x, {}, w, {.lengths = ids({1, 6})}),
-               "invalid: rnn_tanh (@): a length of 6 is out of range; expected 1 to 5");
+               "invalid: rnn_tanh (@): lengths 6 is out of range; expected 1 to 5");
   EXPECT_ERROR(rnn_tanh(x, {}, w, {.lengths = ids({0, 5})}),
-               "invalid: rnn_tanh (@): a length of 0 is out of range; expected 1 to 5");
+               "invalid: rnn_tanh (@): lengths 0 is out of range; expected 1 to 5");
   EXPECT_ERROR(rnn_tanh(x, {}, w, {.dropout = 2}), "invalid: rnn_tanh (@): dropout is 2, expected 0 to 1");
   EXPECT_ERROR(lstm_cell(zeros({2, 3}), {zeros({2, 4}), zeros({1, 4})}, zeros({16, 3}), zeros({16, 4})),
                "invalid: lstm_cell (@): got c f32[1,4], expected f32[2,4] for x f32[2,3]");

@@ -342,10 +342,9 @@ TEST(Shapes, RepeatsByATensor) {
   Tensor w = vec({1, 2}, true);
   sum(repeat_interleave(w, ids({3, 1}))).backward();
   EXPECT_EQ(values(w.grad()), (Floats{3, 1}));
-  EXPECT_ERROR(
-      repeat_interleave(x, ids({1, 2}), 0),
-      "invalid: repeat_interleave (@): got repeats i64[2] for dim 0 of f64[3,1], expected one integer for "
-      "each");
+  EXPECT_ERROR(repeat_interleave(x, ids({1, 2}), 0),
+               "invalid: repeat_interleave (@): got repeats i64[2] for dim 0 of x f64[3,1], expected one "
+               "integer for each");
   EXPECT_ERROR(repeat_interleave(x, ids({-1}), 0),
                "invalid: repeat_interleave (@): -1 repeats, expected none below 0");
 }
@@ -358,17 +357,18 @@ TEST(Indexing, OneHotAndCounts) {
   EXPECT_EQ(one_hot(ids({1}).view({})).sizes(), (Sizes{2}));
   EXPECT_EQ(one_hot(zeros({0}, {DType::i64}), 4).sizes(), (Sizes{0, 4}));
   EXPECT_ERROR(one_hot(i, 2), "invalid: one_hot (@): index 2 is out of range; expected 0 to 1");
-  EXPECT_ERROR(one_hot(vec({1})), "invalid: one_hot (@): got f32[1], expected integers");
+  EXPECT_ERROR(one_hot(vec({1})),
+               "invalid: one_hot (@): got index f32[1], expected integers (cast it with to())");
   EXPECT_ERROR(one_hot(zeros({0}, {DType::i64})),
-               "invalid: one_hot (@): how many classes i64[0] has is not known");
+               "invalid: one_hot (@): how many classes index i64[0] has is not known (give classes)");
   EXPECT_EQ(values(bincount(ids({3, 1, 3}))), (Floats{0, 1, 0, 2}));
   EXPECT_EQ(values(bincount(ids({1}), {}, 4)), (Floats{0, 1, 0, 0}));
   EXPECT_EQ(values(bincount(ids({1, 1, 0}), vec({0.5f, 2, 4}))), (Floats{4, 2.5f}));
   EXPECT_EQ(bincount(zeros({0}, {DType::i64})).sizes(), (Sizes{0}));
   EXPECT_EQ(bincount(zeros({0}, {DType::i64}), {}, 2).sizes(), (Sizes{2}));
-  EXPECT_ERROR(bincount(ids({-1, 2})), "invalid: bincount (@): index -1 is out of range; expected 0 to 2");
+  EXPECT_ERROR(bincount(ids({-1, 2})), "invalid: bincount (@): x -1 is out of range; expected 0 to 2");
   EXPECT_ERROR(bincount(zeros({1, 1}, {DType::i64})),
-               "invalid: bincount (@): got i64[1,1] and minlength 0, expected a vector and none below 0");
+               "invalid: bincount (@): got x i64[1,1] and minlength 0, expected a vector and none below 0");
   auto fast = compile([](const Tensor& x) { return bincount(x); });
   for (const std::vector<int64_t>& v : {std::vector<int64_t>{1, 1}, {4, 0}, {0, 0}})
     EXPECT_EQ(values(fast(ids(v))), values(bincount(ids(v))));
@@ -390,49 +390,51 @@ TEST(Shapes, Errors) {
   EXPECT_ERROR(movedim(x, Sizes{0}, Sizes{0, 1}),
                "invalid: movedim (@): got 1 source and 2 destination dims");
   EXPECT_ERROR(movedim(x, Sizes{0, 0}, Sizes{0, 1}), "invalid: movedim (@): a dim is given twice in [0,0]");
-  EXPECT_ERROR(unflatten(x, 1, {2, -1}), "invalid: unflatten (@): dim 1 of f32[2,3] is not [2,-1]");
+  EXPECT_ERROR(unflatten(x, 1, {2, -1}), "invalid: unflatten (@): dim 1 of x f32[2,3] is not [2,-1]");
   EXPECT_ERROR(unflatten(x, 1, {-1, -1}), "invalid: unflatten (@): bad sizes [-1,-1]");
   EXPECT_ERROR(split_with_sizes(v, {1, 1}),
-               "invalid: split_with_sizes (@): sizes [1,1] do not add up to 3, dim 0 of f32[3]");
+               "invalid: split_with_sizes (@): sizes [1,1] do not add up to 3, dim 0 of x f32[3]");
   EXPECT_ERROR(tensor_split(v, 0), "invalid: tensor_split (@): 0 sections, expected at least one");
-  EXPECT_ERROR(hstack({}), "invalid: hstack (@): no tensors");
+  EXPECT_ERROR(hstack({}), "invalid: hstack (@): tensors is empty, expected at least one");
   EXPECT_ERROR(meshgrid({x}),
-               "invalid: meshgrid (@): got f32[2,3] beside f32[2,3], expected vectors of one dtype");
-  EXPECT_ERROR(meshgrid({}), "invalid: meshgrid (@): no tensors");
-  EXPECT_ERROR(repeat(x, {2}),
-               "invalid: repeat (@): got repeats [2] for f32[2,3], expected one for each dim, none below 0");
+               "invalid: meshgrid (@): got tensors[0] f32[2,3] beside tensors[0] f32[2,3], expected vectors "
+               "of one dtype");
+  EXPECT_ERROR(meshgrid({}), "invalid: meshgrid (@): tensors is empty, expected at least one");
+  EXPECT_ERROR(
+      repeat(x, {2}),
+      "invalid: repeat (@): got repeats [2] for x f32[2,3], expected one for each dim, none below 0");
   EXPECT_ERROR(repeat(v, {int64_t{1} << 62}),
                fmt::format("invalid: repeat (@): bad repeats [{}]", int64_t{1} << 62));
   EXPECT_ERROR(repeat_interleave(v, -1, 0),
                "invalid: repeat_interleave (@): -1 repeats, expected none below 0");
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_ERROR(repeat_interleave(v, ids({most, 1, 1}), 0),
-               "invalid: repeat_interleave (@): the repeats of f32[3] are too many");
+               "invalid: repeat_interleave (@): the repeats of x f32[3] are too many");
   EXPECT_NE(error_of([&] { repeat_interleave(v, ids({most / 16, 1, 1}), 0); }), "no error");
   EXPECT_ERROR(roll(v, {1, 2}), "invalid: roll (@): got 2 shifts and no dims, expected one");
   EXPECT_ERROR(roll(x, {1}, {0, 1}), "invalid: roll (@): got 1 shifts for 2 dims");
   EXPECT_ERROR(rot90(x, 1, {0, 0}), "invalid: rot90 (@): dim 0 is given twice");
   EXPECT_ERROR(rot90(v),
-               "invalid: rot90 (@): got f32[3] and 2 dims, expected at least two dims and two of them");
-  EXPECT_ERROR(diagonal(v), "invalid: diagonal (@): dim 1 is out of range; expected -1 to 0");
+               "invalid: rot90 (@): got x f32[3] and 2 dims, expected at least two dims and two of them");
+  EXPECT_ERROR(diagonal(v), "invalid: diagonal (@): got x f32[3], expected at least two dims");
   EXPECT_ERROR(diagonal(x, 0, 1, 1),
-               "invalid: diagonal (@): got f32[2,3] and dims 1 and 1, expected two dims");
-  EXPECT_ERROR(diag(zeros({1, 1, 1})), "invalid: diag (@): got f32[1,1,1], expected a vector or a matrix");
+               "invalid: diagonal (@): got x f32[2,3] and dims 1 and 1, expected two dims");
+  EXPECT_ERROR(diag(zeros({1, 1, 1})), "invalid: diag (@): got x f32[1,1,1], expected a vector or a matrix");
   EXPECT_ERROR(diag_embed(v, 0, 1, 1), "invalid: diag_embed (@): dims 1 and 1 are the same");
   EXPECT_ERROR(slice_scatter(v, v, 0, 1),
-               "invalid: slice_scatter (@): got source f32[3] for f32[3], expected f32[2]");
+               "invalid: slice_scatter (@): got src f32[3] for x f32[3], expected f32[2]");
   EXPECT_ERROR(select_scatter(v, full({}, 1.0), 0, 3),
-               "invalid: select_scatter (@): index 3 is out of range for dim 0 of f32[3]");
-  EXPECT_ERROR(diff(v, -1), "invalid: diff (@): got f32[3] and n -1, expected at least one dim and n >= 0");
+               "invalid: select_scatter (@): index 3 is out of range for dim 0 of x f32[3]");
+  EXPECT_ERROR(diff(v, -1), "invalid: diff (@): got x f32[3] and n -1, expected at least one dim and n >= 0");
   EXPECT_ERROR(as_strided(v, {2, 2}, {1, 2}),
-               "invalid: as_strided (@): sizes [2,2] of strides [1,2] from 0 on reach outside f32[3]");
+               "invalid: as_strided (@): sizes [2,2] of strides [1,2] from 0 on reach outside x f32[3]");
   EXPECT_ERROR(as_strided(t(x), {2}, {1}),
-               "invalid: as_strided (@): f32[3,2] of strides [1,3] is not contiguous");
+               "invalid: as_strided (@): x f32[3,2] of strides [1,3] is not contiguous (use contiguous())");
   EXPECT_ERROR(take_along_dim(x, ids({0}), 1),
-               "invalid: take_along_dim (@): got f32[2,3] and index i64[1], expected as many dims");
+               "invalid: take_along_dim (@): got x f32[2,3] and index i64[1], expected as many dims");
   EXPECT_ERROR(tril_indices(-1, 2), "invalid: tril_indices (@): bad sizes [-1,2]");
-  EXPECT_ERROR(repeat(u, {1}), "invalid: repeat (@): the tensor is undefined");
-  EXPECT_ERROR(diagonal(u), "invalid: diagonal (@): the tensor is undefined");
+  EXPECT_ERROR(repeat(u, {1}), "invalid: repeat (@): x is undefined (give it a value first)");
+  EXPECT_ERROR(diagonal(u), "invalid: diagonal (@): x is undefined (give it a value first)");
 }
 
 }  // namespace KILN_FILE

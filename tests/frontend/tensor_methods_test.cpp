@@ -191,7 +191,8 @@ TEST(Operators, WhatIsNoVariableIsWrittenTo) {
   Tensor b = a;
   b = vec({9});  // a variable stands for another tensor
   EXPECT_EQ(a.sizes(), (Sizes{3, 2}));
-  EXPECT_ERROR(a[0] = vec({1, 2, 3}), "invalid: copy_ (@): shapes do not broadcast; got f32[2] and f32[3]");
+  EXPECT_ERROR(a[0] = vec({1, 2, 3}),
+               "invalid: copy_ (@): shapes do not broadcast; got self f32[2] and src f32[3]");
   Tensor w = vec({1, 2}, true);
   EXPECT_ERROR(w[0] = 1,
                "invalid: fill_ (@): f32[] is a view of a leaf that requires grad (write to it under no_grad, "
@@ -218,8 +219,8 @@ TEST(Tensors, SayWhatTheyAre) {
 
 TEST(Operators, ErrorsNameTheLine) {
   const Tensor a = x(), b = vec({1, 2});
-  EXPECT_ERROR(a == b, "invalid: eq (@): shapes do not broadcast; got f32[2,3] and f32[2]");
-  EXPECT_ERROR(a[5], "invalid: select (@): index 5 is out of range for dim 0 of f32[2,3]");
+  EXPECT_ERROR(a == b, "invalid: eq (@): shapes do not broadcast; got a f32[2,3] and b f32[2]");
+  EXPECT_ERROR(a[5], "invalid: select (@): index 5 is out of range for dim 0 of x f32[2,3]");
   EXPECT_ERROR(a.sum(4), "invalid: sum (@): dim 4 is out of range; expected -2 to 1");
 }
 

@@ -131,9 +131,12 @@ TEST(ClipHalves, AreSummedInF32) {
 
 TEST(ClipErrors, Mistakes) {
   const Tensor p = with_gradient({1}), whole = kiln::testing::ids({1, 2});
-  EXPECT_ERROR(clip_grad_norm_({Tensor()}, 1), "invalid: clip_grad_norm_ (@): the tensor is undefined");
+  EXPECT_ERROR(clip_grad_norm_({Tensor()}, 1),
+               "invalid: clip_grad_norm_ (@): params[0] is undefined (give it a value first)");
   EXPECT_ERROR(clip_grad_norm_({p}, 1, NAN), "invalid: clip_grad_norm_ (@): norm_type is nan");
-  EXPECT_ERROR(get_total_norm({whole}), "invalid: get_total_norm (@): expected a floating dtype, got i64[2]");
+  EXPECT_ERROR(
+      get_total_norm({whole}),
+      "invalid: get_total_norm (@): got tensors[0] i64[2], expected a floating dtype (cast it with to())");
   EXPECT_ERROR(clip_grads_with_norm_({p}, 1, zeros({2})),
                "invalid: clip_grads_with_norm_ (@): total_norm is f32[2], expected one element");
 }
