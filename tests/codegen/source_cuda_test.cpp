@@ -186,6 +186,43 @@ TEST(SourceCuda, ChunksAreAsWideAsEveryAccessIsAligned) {
             1);
 }
 
+/// Whether the first kernel's indices have 64 bits.
+bool is_wide(const std::string& text) {
+  const std::string s = source_of(compile_program(parse_graph(text), {}, target(), {}, nullptr, 1));
+  const bool wide = s.find("const i64 task = i64(") != std::string::npos;
+  EXPECT_NE(wide, s.find("const i32 task = i32(") != std::string::npos) << s;
+  return wide;
+}
+
+TEST(SourceCuda, IndicesAreAsWideAsTheyReach) {
+  EXPECT_FALSE(is_wide(sized(kSoftmax, 64, 4096)));
+  // Up to 2^30 elements: counters may step over the end.
+  EXPECT_FALSE(is_wide(sized(kSoftmax, (1 << 18) - 1, 4096)));
+  EXPECT_TRUE(is_wide(sized(kSoftmax, 1 << 18, 4096)));
+  EXPECT_TRUE(is_wide(sized(kSoftmax, 1 << 20, 4096)));
+  EXPECT_TRUE(is_wide(sized(kSoftmax, int64_t{1} << 32, 16)));
+  EXPECT_TRUE(is_wide(sized(kSoftmax, 2, int64_t{1} << 31)));
+  // Few elements, which lie far apart.
+  const auto few = [](int64_t stride) {
+    return fmt::format(R"(graph g {{
+  %0 = input f32[4096,{0}] arg
+  %1 = f32[4096,16] slice %0 {{starts=[0,0], stops=[4096,16], steps=(1,1)}}
+  %2 = f32[4096] sum %1 {{dims=(1)}}
+  output %2
+}})",
+                       stride);
+  };
+  EXPECT_FALSE(is_wide(few((1 << 19) - 1)));
+  EXPECT_TRUE(is_wide(few(1 << 19)));
+  // Few elements behind many: what the kernel is given begins there.
+  EXPECT_FALSE(is_wide(R"(graph g {
+  %0 = input f32[4294967296] arg
+  %1 = f32[64] slice %0 {starts=[4294967232], stops=[4294967296], steps=(1)}
+  %2 = f32[] sum %1 {dims=(0)}
+  output %2
+})"));
+}
+
 TEST(SourceCuda, AxesThatDoNotMerge) {
   // Sums over dims 0 and 2 and over 1, broadcasts, transposed reads, windows that reach over the edge.
   for (const auto& [n, c, w] : {std::array<int, 3>{3, 5, 7}, {2, 40, 8}, {5, 3, 64}, {33, 16, 12}}) {

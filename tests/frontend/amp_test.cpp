@@ -377,6 +377,40 @@ TEST(GradScaler, TrainsInF16AsInF32) {
   EXPECT_NEAR(half, wide, 0.2 * wide + 0.005);
 }
 
+/// All of a step is one stage: a host read in it would be an error. An overflow makes no other.
+TEST(GradScaler, ACompiledStepReadsNothing) {
+  for (const bool reads : {false, true}) {
+    Trained m;
+    optim::AdamW adam({m.w}, {.lr = 0.1});
+    GradScaler scaler({.init_scale = 8, .growth_interval = 2});
+    CompileOptions o;
+    o.full_graph = true;
+    auto step = compile(
+        [&](const Tensor& x) {
+          adam.zero_grad();
+          const Tensor loss = (m.w * x).sum();
+          scaler.scale(loss).backward();
+          scaler.unscale_(adam);
+          optim::clip_grad_norm_({m.w}, 1);
+          scaler.step(adam);
+          scaler.update();
+          if (reads) scaler.get_scale();
+          return loss;
+        },
+        o);
+    const Tensor good = vec({1, 2, -1}), bad = vec({1, std::numeric_limits<float>::infinity(), 0});
+    if (reads) {
+      const std::string error = error_of([&] { step(good); });
+      EXPECT_NE(error.find("full_graph forbids"), std::string::npos) << error;
+      continue;
+    }
+    for (const Tensor& x : {good, good, good, bad, good, bad, bad, good}) step(x);
+    EXPECT_EQ(step.stats().builds.size(), 1u);
+    EXPECT_EQ(scaler.get_scale(), 2);
+    EXPECT_EQ(adam.step_count(0), 5);
+  }
+}
+
 TEST(GradScaler, StateGoesOutAndIn) {
   GradScaler a({.init_scale = 8, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 7}), b;
   b.load_state_dict(a.state_dict());

@@ -6,6 +6,7 @@
 
 #include "frontend/compile.h"
 #include "frontend/functional.h"
+#include "frontend/random.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -280,6 +281,127 @@ TEST(Attention, Mistakes) {
   EXPECT_ERROR(multi_head_attention_forward(x, x, x, kHeads, half, {}),
                "invalid: multi_head_attention_forward (@): give both bias_k and bias_v, or neither");
 }
+
+/// q k^T is 0 and v is the identity: what comes out is the share of each key, after dropout.
+Tensor dropped_shares(int64_t queries, int64_t keys, double p, int64_t batch = 1) {
+  AttentionOptions o;
+  o.dropout_p = p;
+  const Tensor eye_of_all = expand(eye(keys), {batch, keys, keys});
+  return scaled_dot_product_attention(zeros({batch, queries, 4}), zeros({batch, keys, 4}), eye_of_all, {}, o);
+}
+
+TEST(AttentionDropout, KeepsItsShareAndScalesWhatItKeeps) {
+  constexpr int64_t kQueries = 128, kKeys = 64;
+  manual_seed(11);
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const Floats shares = values(dropped_shares(kQueries, kKeys, p));
+    std::vector<int> of_key(kKeys), of_query(kQueries);
+    int kept = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const bool keeps = shares[i] != 0;
+      if (keeps) {
+        EXPECT_FLOAT_EQ(shares[i], static_cast<float>(1 / (kKeys * (1 - p))));
+      }
+      kept += keeps, of_key[i % kKeys] += keeps, of_query[i / kKeys] += keeps;
+    }
+    // Six deviations of a binomial distribution: of all, of each column, of each row.
+    const auto expect_share = [&](int got, double n) {
+      EXPECT_NEAR(got, n * (1 - p), 6 * std::sqrt(n * p * (1 - p)) + 1) << p;
+    };
+    expect_share(kept, kQueries * kKeys);
+    for (const int got : of_key) expect_share(got, kQueries);
+    for (const int got : of_query) expect_share(got, kKeys);
+  }
+}
+
+TEST(AttentionDropout, DrawsOfBatchesAndCallsDiffer) {
+  manual_seed(12);
+  const Tensor both = dropped_shares(16, 16, 0.5, 2), other = dropped_shares(16, 16, 0.5, 2);
+  EXPECT_NE(values(select(both, 0, 0)), values(select(both, 0, 1)));
+  EXPECT_NE(values(both), values(other));
+  manual_seed(12);
+  EXPECT_EQ(values(dropped_shares(16, 16, 0.5, 2)), values(both));
+  EXPECT_EQ(values(dropped_shares(16, 16, 0.5, 2)), values(other));
+}
+
+TEST(AttentionDropout, DrawsOnlyWhereThereIsSome) {
+  const auto next_after = [](double p) {
+    manual_seed(13);
+    const Floats shares = values(dropped_shares(4, 4, p));
+    return std::pair(shares, values(rand({4})));
+  };
+  manual_seed(13);
+  const Floats untouched = values(rand({4}));
+  const auto [all, after_none] = next_after(0);
+  EXPECT_EQ(all, Floats(16, 0.25F));
+  EXPECT_EQ(after_none, untouched);
+  const auto [nothing, after_some] = next_after(1);
+  EXPECT_EQ(nothing, Floats(16, 0));
+  EXPECT_NE(after_some, untouched);
+  AttentionOptions o;
+  for (const double p : {-0.1, 1.1}) {
+    o.dropout_p = p;
+    const Tensor x = zeros({1, 2, 2});
+    EXPECT_ERROR(
+        scaled_dot_product_attention(x, x, x, {}, o),
+        fmt::format("invalid: scaled_dot_product_attention (@): dropout_p is {}, expected 0 to 1", p));
+  }
+}
+
+class CompiledAttentionDropout : public ::testing::TestWithParam<Backend> {};
+
+/// softmax(q k^T / sqrt(d)) times the mask that the seed gives, times v.
+TEST_P(CompiledAttentionDropout, IsItsFormulaWithGradientsAndDrawsAsEager) {
+  constexpr double kP = 0.4;
+  const Sizes sizes{2, 6, 4};
+  manual_seed(14);
+  const std::vector<Tensor> leaves{uniform(sizes, true), uniform(sizes, true), uniform(sizes, true)};
+  const Tensor by = uniform(sizes);
+  AttentionOptions o;
+  o.dropout_p = kP;
+  o.is_causal = true;
+  const auto all_of = [&](const Tensor& y) {
+    std::vector<Floats> out{values(y)};
+    for (Tensor t : leaves) {
+      out.push_back(values(t.grad()));
+      t.set_grad({});
+    }
+    return out;
+  };
+  const auto body = [&] {
+    const Tensor y = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], {}, o);
+    sum(y * by).backward();
+    return y;
+  };
+  CompileOptions c;
+  c.backend = GetParam();
+  auto step = compile(body, c);
+  const Tensor hidden = triu(full({6, 6}, -INFINITY), 1);
+  for (uint64_t seed = 20; seed < 24; ++seed) {
+    manual_seed(seed);
+    const Tensor mask = dropped_shares(6, 6, kP, 2) * 6.0;
+    const Tensor scores = matmul(leaves[0], leaves[1].transpose(1, 2)) * 0.5 + hidden;
+    const Tensor formula = matmul(softmax(scores, 2) * mask, leaves[2]);
+    sum(formula * by).backward();
+    const std::vector<Floats> want = all_of(formula);
+    for (const bool compiled : {false, true}) {
+      manual_seed(seed);
+      const std::vector<Floats> got = all_of(compiled ? step() : body());
+      for (size_t i = 0; i < want.size(); ++i)
+        for (size_t k = 0; k < want[i].size(); ++k) ASSERT_NEAR(got[i][k], want[i][k], 2e-6) << compiled << i;
+    }
+  }
+  EXPECT_EQ(step.stats().builds.size(), 1u);
+  // Calls that no seed comes between draw on, as eager ones do.
+  manual_seed(30);
+  const Floats first = values(step()), second = values(step());
+  manual_seed(30);
+  EXPECT_NE(first, second);
+  expect_close(body(), mat(first, sizes));
+  expect_close(body(), mat(second, sizes));
+}
+INSTANTIATE_TEST_SUITE_P(Backends, CompiledAttentionDropout,
+                         ::testing::Values(Backend::reference, Backend::native));
 
 TEST(Attention, LargeScoresStaySharesOfOne) {
   const auto f = compile([](const Tensor& q, const Tensor& k, const Tensor& v) {

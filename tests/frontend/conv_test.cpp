@@ -7,7 +7,7 @@
 
 #include "frontend/compile.h"
 #include "frontend/ops.h"
-#include "tests/frontend/testing.h"
+#include "tests/frontend/volumes.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -159,6 +159,56 @@ TEST(ConvTranspose, IsTheAdjointOfConv) {
       }
 }
 
+/// Of volumes: x[n, a, i] w[a, b, u] adds to y[n, o, i stride - padding + u dilation], where o is channel b
+/// of a's group.
+TEST(ConvTranspose, OfVolumesIsItsDefinition) {
+  const Sizes x_sizes{2, 4, 3, 4, 2}, w_sizes{4, 3, 2, 3, 2};
+  const Tensor x = volume(x_sizes), w = volume(w_sizes, 1.3);
+  const std::vector<double> xs = doubles(x), ws = doubles(w);
+  for (const int64_t groups : {1, 2})
+    for (const bool plain : {true, false}) {
+      const Sizes ones{1, 1, 1},
+          stride = plain ? ones : Sizes{2, 1, 3}, dilation = plain ? ones : Sizes{1, 2, 2},
+          padding = plain ? Sizes{0, 0, 0} : Sizes{1, 0, 2}, more = plain ? Sizes{0, 0, 0} : Sizes{1, 0, 2};
+      Sizes y_sizes{2, 3 * groups};
+      for (size_t d = 0; d < 3; ++d)
+        y_sizes.push_back((x_sizes[d + 2] - 1) * stride[d] - 2 * padding[d] +
+                          dilation[d] * (w_sizes[d + 2] - 1) + more[d] + 1);
+      std::vector<Term> of_x, of_w;
+      each_place(x_sizes, [&](const Sizes& i) {
+        each_place(w_sizes, [&](const Sizes& u) {
+          Sizes to{i[0], i[1] / (4 / groups) * 3 + u[1]};
+          bool inside = u[0] == i[1];
+          for (size_t d = 0; d < 3; ++d) {
+            to.push_back(i[d + 2] * stride[d] - padding[d] + u[d + 2] * dilation[d]);
+            inside &= to[d + 2] >= 0 && to[d + 2] < y_sizes[d + 2];
+          }
+          if (!inside) return;
+          const int64_t y = place(y_sizes, to), a = place(x_sizes, i), b = place(w_sizes, u);
+          of_x.push_back({y, a, ws[static_cast<size_t>(b)]});
+          of_w.push_back({y, b, xs[static_cast<size_t>(a)]});
+        });
+      });
+      const ConvTransposeOptions o{.stride = stride,
+                                   .padding = padding,
+                                   .output_padding = more,
+                                   .groups = groups,
+                                   .dilation = dilation};
+      const std::string name = fmt::format("{} groups, {}", groups, plain ? "plain" : "spread");
+      expect_terms([&](const Tensor& t) { return conv_transpose3d(t, w, {}, o); }, x, y_sizes, of_x, name);
+      expect_terms([&](const Tensor& t) { return conv_transpose3d(x, t, {}, o); }, w, y_sizes, of_w,
+                   name + ", by the weight");
+    }
+}
+
+TEST(ConvTranspose, OfVolumesAddsItsBiasAndTakesOneSample) {
+  const Tensor x = volume({2, 4, 3, 4, 2}), w = volume({4, 3, 2, 3, 2}, 1.3), bias = volume({3}, 0.4);
+  const Tensor y = conv_transpose3d(x, w, bias);
+  EXPECT_EQ(difference(doubles(y), doubles(conv_transpose3d(x, w) + bias.view({3, 1, 1, 1})), 1e-12), "");
+  EXPECT_EQ(difference(doubles(conv_transpose3d(select(x, 0, 1), w, bias)), doubles(select(y, 0, 1)), 1e-12),
+            "");
+}
+
 TEST(Conv, EmptyBatchesStayEmpty) {
   EXPECT_EQ(conv2d(zeros({0, 3, 5, 5}), ones({2, 3, 3, 3})).sizes(), (Sizes{0, 2, 3, 3}));
   EXPECT_EQ(conv1d(zeros({3, 5}), ones({2, 3, 3})).sizes(), (Sizes{2, 3}));
@@ -200,10 +250,9 @@ TEST(Conv, Refusals) {
       "invalid: conv_transpose2d (@): output_padding 1 must be less than the stride 1 or the dilation 1");
   EXPECT_ERROR(fold(zeros({1, 8, 5}), Sizes{4, 4}, 2),
                "invalid: fold (@): got x f32[1,8,5], expected a multiple of 4 rows and 3 x 3 columns");
-  EXPECT_ERROR(
-      unfold_dim(zeros({4}), 0, 5, 1),
-      "invalid: unfold_dim (@): got size 5 and step 1 for dim 0 of f32[4], expected at least 1, and no "
-      "window larger than the dim");
+  EXPECT_ERROR(unfold_dim(zeros({4}), 0, 5, 1),
+               "invalid: unfold_dim (@): got size 5 and step 1 for dim 0 of x f32[4], expected at least 1, "
+               "and no window larger than the dim");
 }
 
 /// Any integer stands for all dims of space.

@@ -74,6 +74,43 @@ TEST_P(Late, ATrainingStepDoesNotWait) {
   EXPECT_TRUE(std::isfinite(loss.item<float>()));
 }
 
+/// Whether a step is skipped is known to the device alone.
+TEST_P(Late, AStepWithAGradScalerDoesNotWait) {
+  Training t(kGpu);
+  GradScaler scaler({.init_scale = 1024}, kGpu);
+  CompileOptions o = options();
+  o.full_graph = true;
+  const auto step = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        t.opt->zero_grad();
+        Tensor loss;
+        {
+          const Autocast guard(DType::f16);
+          loss = cross_entropy(t.net(x), y);
+        }
+        scaler.scale(loss).backward();
+        scaler.unscale_(*t.opt);
+        optim::clip_grad_norm_(t.net.parameters(), 1);
+        scaler.step(*t.opt);
+        scaler.update();
+        return loss;
+      },
+      o);
+  const Tensor x = input(0).to(kGpu), y = ids({1, 3}).to(kGpu), bad = (input(0) * INFINITY).to(kGpu);
+  const auto run = [&](int i) { return step(i % 4 == 2 ? bad : x, y); };
+  for (int i = 0; i < 5; ++i) run(i);  // a graph is recorded again when an input is elsewhere
+  cuda::synchronize();
+  const uint64_t before = cuda::sim::host_waits();
+  Tensor loss;
+  for (int i = 5; i < 18; ++i) {
+    loss = run(i);
+    EXPECT_EQ(cuda::sim::host_waits(), before) << i;
+  }
+  EXPECT_EQ(step.stats().builds.size(), 1u);
+  EXPECT_TRUE(std::isfinite(loss.item<float>()));
+  EXPECT_EQ(scaler.get_scale(), 1024 / 16);  // of calls 2, 6, 10 and 14
+}
+
 TEST_P(Late, IsToldOnceAndNothingIsWrittenMeanwhile) {
   Training gpu(kGpu);
   const auto step = compile([&](const Tensor& x, const Tensor& y) { return gpu.step(x, y); }, options());

@@ -83,6 +83,31 @@ TEST(LocalResponseNorm, SumsOverNeighbours) {
   EXPECT_FLOAT_EQ(y[2], 3.f / 13);
 }
 
+/// The norms look at all dims of space as at one.
+TEST(Norms, OfVolumesAreThoseOfTheirElementsInALine) {
+  const Tensor x = sin(arange(2 * 4 * 3 * 2 * 5, {.dtype = DType::f64}) * 0.7).view({2, 4, 3, 2, 5}).detach();
+  const Tensor line = x.reshape({2, 4, 30}), weight = sin(arange(4, {.dtype = DType::f64}) + 1.0);
+  const Tensor bias = cos(arange(4, {.dtype = DType::f64})), mean = weight * 0.1,
+               variance = weight * weight + 1.0;
+  using Norm = std::function<Tensor(const Tensor&)>;
+  const std::vector<std::pair<const char*, Norm>> norms{
+      {"batch", [&](const Tensor& t) { return batch_norm(t, {}, {}, weight, bias, {.training = true}); }},
+      {"running", [&](const Tensor& t) { return batch_norm(t, mean, variance, weight, bias); }},
+      {"instance", [&](const Tensor& t) { return instance_norm(t, {}, {}, weight, bias); }},
+      {"groups", [&](const Tensor& t) { return group_norm(t, 2, weight, bias); }},
+      {"response", [&](const Tensor& t) { return local_response_norm(t, 3, 0.5, 0.6, 2); }}};
+  for (const auto& [name, norm] : norms) {
+    const Tensor whole = norm(x);
+    EXPECT_EQ(whole.sizes(), x.sizes()) << name;
+    const std::vector<double> want = doubles(norm(line)), got = doubles(whole),
+                              fast = doubles(compile(norm)(x));
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 1e-12) << name << i;
+      ASSERT_NEAR(fast[i], want[i], 1e-12) << name << i;
+    }
+  }
+}
+
 TEST(Norms, Refusals) {
   const Tensor single = zeros({1, 2, 1});
   EXPECT_ERROR(

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "frontend/compile.h"
-#include "tests/frontend/testing.h"
+#include "tests/frontend/volumes.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -58,6 +58,45 @@ TEST(Interpolate, AnUnchangedSizeIsACopy) {
   Tensor x = mat({1, 2}, {1, 1, 2});
   interpolate(x, {.size = {2}}).zero_();
   EXPECT_EQ(values(x), (Floats{1, 2}));
+}
+
+/// Between the two neighbours of a place in each of three dims: eight terms for each element.
+TEST(Interpolate, VolumesByTheirDefinition) {
+  const Sizes from{1, 2, 3, 4, 5};
+  const Tensor x = volume(from);
+  const auto check = [&](const Sizes& size, const std::vector<double>& factors, bool align) {
+    const InterpolateOptions o{.size = factors.empty() ? size : Sizes{},
+                               .scale_factor = factors,
+                               .mode = InterpolateMode::linear,
+                               .align_corners = align};
+    const Sizes to{1, 2, size[0], size[1], size[2]};
+    std::vector<Term> terms;
+    each_place(to, [&](const Sizes& at) {
+      each_place({2, 2, 2}, [&](const Sizes& corner) {
+        Sizes source{at[0], at[1]};
+        double by = 1;
+        for (size_t d = 0; d < 3; ++d) {
+          const auto n = static_cast<double>(from[d + 2]), m = static_cast<double>(size[d]),
+                     i = static_cast<double>(at[d + 2]);
+          const double steps = factors.empty() ? n / m : 1 / factors[d];
+          const double where =
+              align ? (m > 1 ? i * (n - 1) / (m - 1) : 0) : std::max((i + 0.5) * steps - 0.5, 0.0);
+          const auto low = static_cast<int64_t>(where);
+          const double part = where - static_cast<double>(low);
+          source.push_back(std::min(low + corner[d], from[d + 2] - 1));
+          by *= corner[d] ? part : 1 - part;
+        }
+        terms.push_back({place(to, at), place(from, source), by});
+      });
+    });
+    expect_terms([&](const Tensor& t) { return interpolate(t, o); }, x, to, terms,
+                 fmt::format("to {}{}", fmt::join(size, " "), align ? ", aligned" : ""));
+  };
+  for (const bool align : {false, true}) {
+    check({6, 8, 10}, {}, align);
+    check({2, 7, 1}, {}, align);
+  }
+  check({4, 10, 3}, {1.5, 2.5, 0.75}, false);
 }
 
 TEST(Shuffles, UndoEachOther) {

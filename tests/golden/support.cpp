@@ -187,9 +187,10 @@ void Report::line(const std::string& id, bool compiled, Outcome outcome, std::st
 }
 
 int Report::finish() const {
-  std::cout << family_ << ": " << counts_[0] << " pass, " << counts_[1] << " fail, " << counts_[2]
-            << " unsupported" << std::endl;
-  return counts_[1] > 0 ? 1 : 0;
+  const auto [pass, fail, unsupported, exempt] = counts_;
+  std::cout << family_ << ": " << pass << " pass, " << fail << " fail, " << unsupported << " unsupported, "
+            << exempt << " exempt" << std::endl;
+  return fail > 0 || unsupported > 0 || pass == 0 ? 1 : 0;
 }
 
 }  // namespace kiln::golden

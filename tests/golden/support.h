@@ -58,7 +58,7 @@ inline std::string compare_late_loss(const Json& pair, double got) {
   return compare_scalar(pair, got, 20, 2e-5);
 }
 
-/// How one case went in one mode.
+/// How one case went in one mode. Exempt is what a test lists, with a reason; what is unsupported is not.
 enum class Outcome { pass, fail, unsupported, exempt };
 
 /// Prints the result lines and keeps the exit status.
@@ -67,7 +67,7 @@ class Report {
   explicit Report(std::string family) : family_(std::move(family)) {}
   /// GOLDEN <family> <id> eager|compiled pass|fail|unsupported|exempt [reason]
   void line(const std::string& id, bool compiled, Outcome outcome, std::string reason = "");
-  /// Prints the totals; 1 if anything failed, else 0.
+  /// Prints the totals; 0 if something passed and nothing failed or was unsupported, else 1.
   int finish() const;
 
  private:

@@ -74,6 +74,23 @@ TEST(GoldenSupport, Scalars) {
   EXPECT_EQ(compare_late_loss(pair, 2.00003), "");
 }
 
+TEST(GoldenSupport, AReportPassesIfSomethingDidAndTheRestIsExempt) {
+  const auto status = [](std::initializer_list<Outcome> outcomes) {
+    Report report("report");
+    for (const Outcome o : outcomes) report.line("case", true, o, "why\nso");
+    return report.finish();
+  };
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(status({Outcome::pass, Outcome::exempt}), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("GOLDEN report case compiled exempt why so\n"
+                        "report: 1 pass, 0 fail, 0 unsupported, 1 exempt\n"));
+  EXPECT_EQ(status({Outcome::pass, Outcome::fail}), 1);
+  EXPECT_EQ(status({Outcome::pass, Outcome::unsupported}), 1);
+  EXPECT_EQ(status({Outcome::exempt}), 1);
+  EXPECT_EQ(status({}), 1);
+}
+
 TEST(GoldenSupport, FolderFollowsTheSwitch) {
   EXPECT_EQ(folder(), std::string("tests/goldens"));
   set_option("KILN_GOLDENS", "/nowhere");

@@ -133,7 +133,8 @@ Counts counted(bool optimised) {
 
 void expect_all(Counts counts) {
   for (const OpDef* d : all_ops()) EXPECT_GE(counts[fmt::format("op {}", d->name)], 20) << d->name;
-  for (DType t : {DType::f32, DType::f64, DType::i64, DType::i32, DType::u8, DType::boolean})
+  for (DType t :
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::boolean})
     EXPECT_GE(counts[fmt::format("dtype {}", dtype_name(t))], 100) << dtype_name(t);
   for (const auto& [what, count] : counts) EXPECT_GE(count, 8) << what;
 }
@@ -144,6 +145,33 @@ TEST(RandomGraph, HoldsAllThatCodeGenerationTreatsWhenOptimised) {
   EXPECT_EQ(counts["reduction over no dims"], 0);
   counts.erase("reduction over no dims");
   expect_all(std::move(counts));
+}
+
+/// Ops of a domain that is not all numbers get operands outside of it, if asked for; else none.
+TEST(RandomGraph, OperandsAreAsTheyComeWhereTheyAreNotClamped) {
+  for (const bool clamped : {true, false}) {
+    Counts outside;
+    for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
+      testing::RandomGraphOptions o = fuzz_options(seed);
+      o.clamped = clamped;
+      o.pattern_percent = 0;  // these and derivatives know what they do
+      o.updates = o.derivative = false;
+      const Graph g = random_graph(seed, o);
+      for (const Node& n : g.nodes) {
+        const OpDef& d = def(n.op);
+        const bool usual = d.lo == OpDef{}.lo && d.hi == OpDef{}.hi;
+        if (d.kind != OpKind::elementwise || usual || !is_floating(g.type(n.out).dtype)) continue;
+        if (n.op == op("round")) continue;  // also of what is sorted
+        const int p = g.producer(n.in[0]);
+        outside[std::string(d.name)] += p < 0 || g.nodes[static_cast<size_t>(p)].op != op("minimum");
+      }
+    }
+    EXPECT_GE(outside.size(), 30u);
+    for (const auto& [name, count] : outside) {
+      if (clamped) EXPECT_EQ(count, 0) << name;
+      else EXPECT_GE(count, 20) << name;
+    }
+  }
 }
 
 TEST(RandomGraph, IsTheSameForTheSameSeed) {

@@ -98,7 +98,8 @@ class Generator : RandomPatterns {
   Value operand(const OpDef& d, Value v) {
     const bool usual = d.lo == OpDef{}.lo && d.hi == OpDef{}.hi;
     const bool grows = d.name == "mul" || rng_.chance(15);
-    return usual && !grows ? v : clamp(v, d.lo, d.hi);
+    const bool as_it_comes = !o_.clamped && is_floating(type(v).dtype);
+    return as_it_comes || (usual && !grows) ? v : clamp(v, d.lo, d.hi);
   }
   Value nonzero(Value v) {
     if (is_floating(type(v).dtype)) return v;

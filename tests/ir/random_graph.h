@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs over every op of the table, for fuzzers. Values stay tame: an operand that may be large, or
-// that an op has no value for, is clamped to the op's domain first.
+// Random graphs over every op of the table, for fuzzers. Values stay tame unless asked for: an operand that
+// may be large, or that an op has no value for, is clamped to the op's domain first.
 #pragma once
 
 #include <vector>
@@ -23,6 +23,7 @@ struct RandomGraphOptions {
   int pattern_percent = 0;  ///< chance that a step is a layer or the like instead of an op
   bool updates = false;     ///< also outputs that alias inputs
   bool derivative = false;  ///< also the derivative of a late value, as outputs
+  bool clamped = true;  ///< operands of elementwise ops are in their domains; else floats are as they come
   /// Ops that may occur; empty means all.
   std::vector<std::string_view> only = {};
 };

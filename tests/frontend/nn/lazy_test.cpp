@@ -87,6 +87,53 @@ TEST(NnLazy, WithoutParametersAndOtherRanks) {
   EXPECT_ERROR(fc(full({}, 1.0)), "invalid: LazyLinear (@): got x f32[], expected [..., in]");
 }
 
+/// `lazy`, after its first tensor, does what `eager` does with the same state.
+template <typename Lazy, typename Eager>
+void expect_becomes(Lazy&& lazy, Eager&& eager, const Tensor& x, const char* name) {
+  EXPECT_TRUE(lazy.parameters().empty()) << name;
+  const Sizes sizes = lazy(x).sizes();
+  lazy.load_state_dict(eager.state_dict());
+  EXPECT_EQ(names(lazy.state_dict()), names(eager.state_dict())) << name;
+  for (const bool training : {true, false}) {
+    lazy.train(training);
+    eager.train(training);
+    const Tensor want = eager(x);
+    EXPECT_EQ(sizes, want.sizes()) << name;
+    EXPECT_EQ(values(lazy(x)), values(want)) << name;
+  }
+  Lazy told;
+  told.load_state_dict(eager.state_dict());
+  told.eval();
+  EXPECT_EQ(values(told(x)), values(eager(x))) << name;
+}
+
+TEST(NnLazy, EachIsTheModuleThatItBecomes) {
+  manual_seed(4);
+  struct Line : nn::LazyConvTranspose1d {
+    Line() : nn::LazyConvTranspose1d(6, 3, {.stride = 2, .output_padding = 1, .groups = 2}) {}
+  };
+  struct Cube : nn::LazyConvTranspose3d {
+    Cube() : nn::LazyConvTranspose3d(3, Sizes{2, 1, 3}, {.padding = Sizes{1, 0, 1}, .bias = false}) {}
+  };
+  struct Affine : nn::LazyInstanceNorm3d {
+    Affine() : nn::LazyInstanceNorm3d({.momentum = 0.3}) {}
+  };
+  const Tensor line = randn({2, 4, 5}), cube = randn({2, 4, 3, 2, 5});
+  expect_becomes(Line(), nn::ConvTranspose1d(4, 6, 3, {.stride = 2, .output_padding = 1, .groups = 2}), line,
+                 "LazyConvTranspose1d");
+  expect_becomes(Cube(),
+                 nn::ConvTranspose3d(4, 3, Sizes{2, 1, 3}, {.padding = Sizes{1, 0, 1}, .bias = false}), cube,
+                 "LazyConvTranspose3d");
+  expect_becomes(nn::LazyBatchNorm3d(), nn::BatchNorm3d(4), cube, "LazyBatchNorm3d");
+  expect_becomes(Affine(), nn::InstanceNorm3d(4, {.momentum = 0.3}), cube, "LazyInstanceNorm3d");
+  nn::LazyInstanceNorm3d plain;
+  EXPECT_EQ(values(plain(cube)), values(instance_norm(cube)));
+  EXPECT_EQ(plain(select(cube, 0, 0)).sizes(), (Sizes{4, 3, 2, 5}));
+  EXPECT_TRUE(plain.state_dict().empty());
+  nn::LazyBatchNorm3d images;
+  EXPECT_ERROR(images(line), "invalid: LazyBatchNorm (@): got x f32[2,4,5], expected 5 to 5 dims");
+}
+
 TEST(NnLazy, TheFirstCallIsOutsideCompiledCallables) {
   Net net;
   auto step = compile([&](const Tensor& x) {

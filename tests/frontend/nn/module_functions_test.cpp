@@ -193,6 +193,49 @@ TEST(NnModules, PoolsAndResampling) {
   });
 }
 
+TEST(NnModules, AveragesAndBins) {
+  const Tensor line = ramp({2, 3, 8}), image = ramp({2, 3, 4, 6}), cube = ramp({1, 2, 4, 5, 4});
+  const SpatialArg two = 2, three = 3, all = 1, pair_of{3, 2}, bins2{3, -1}, bins3{3, 2, 4};
+  const AvgPoolOptions steps{.stride = 1, .padding = 1, .ceil_mode = true, .count_include_pad = false},
+      divided{.divisor_override = 3};
+#define KILN_POOL(Module, in, call, ...) \
+  of<nn::Module>(#Module, {in}, plain([=](const Tensor& x) { return call; }), __VA_ARGS__)
+  expect_are_functions({
+      KILN_POOL(AvgPool1d, line, avg_pool1d(x, 2), two),
+      KILN_POOL(AvgPool1d, line, avg_pool1d(x, 3, steps), three, steps),
+      KILN_POOL(AvgPool2d, image, avg_pool2d(x, 3), three),
+      KILN_POOL(AvgPool2d, image, avg_pool2d(x, pair_of, steps), pair_of, steps),
+      KILN_POOL(AvgPool3d, cube, avg_pool3d(x, 2), two),
+      KILN_POOL(AvgPool3d, cube, avg_pool3d(x, 2, divided), two, divided),
+      KILN_POOL(MaxPool3d, cube, max_pool3d(x, 2), two),
+      KILN_POOL(AdaptiveAvgPool1d, line, adaptive_avg_pool1d(x, 3), three),
+      KILN_POOL(AdaptiveAvgPool2d, image, adaptive_avg_pool2d(x, bins2), bins2),
+      KILN_POOL(AdaptiveAvgPool3d, cube, adaptive_avg_pool3d(x, bins3), bins3),
+      KILN_POOL(AdaptiveAvgPool3d, cube, adaptive_avg_pool3d(x, 1), all),
+      KILN_POOL(AdaptiveMaxPool1d, line, adaptive_max_pool1d(x, 3), three),
+      KILN_POOL(AdaptiveMaxPool2d, image, adaptive_max_pool2d(x, bins2), bins2),
+      KILN_POOL(AdaptiveMaxPool3d, cube, adaptive_max_pool3d(x, bins3), bins3),
+  });
+#undef KILN_POOL
+}
+
+TEST(NnModules, UpsampleIsInterpolate) {
+  const auto as = [](InterpolateOptions o) {
+    return plain([=](const Tensor& x) { return interpolate(x, o); });
+  };
+  const InterpolateOptions nearest{.scale_factor = {2}},
+      exact{.size = {5}, .mode = InterpolateMode::nearest_exact},
+      linear{.size = {5, 7}, .mode = InterpolateMode::linear},
+      corners{.size = {5, 2, 7}, .mode = InterpolateMode::linear, .align_corners = true},
+      cubic{.scale_factor = {1.5, 2}, .mode = InterpolateMode::bicubic};
+  const Tensor line = ramp({2, 3, 8}), image = ramp({2, 3, 4, 6}), cube = ramp({1, 2, 4, 5, 4});
+  expect_are_functions({of<nn::Upsample>("nearest", {cube}, as(nearest), nearest),
+                        of<nn::Upsample>("nearest_exact", {line}, as(exact), exact),
+                        of<nn::Upsample>("bilinear", {image}, as(linear), linear),
+                        of<nn::Upsample>("trilinear", {cube}, as(corners), corners),
+                        of<nn::Upsample>("bicubic", {image}, as(cubic), cubic)});
+}
+
 TEST(NnModules, UnpoolingPutsElementsBack) {
   const auto check = [](auto&& pool, auto&& unpool, const Tensor& x, auto&& function) {
     const auto [values, at] = pool.forward_with_indices(x);

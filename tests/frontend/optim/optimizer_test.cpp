@@ -3,6 +3,7 @@
 #include "frontend/optim/optimizer.h"
 
 #include <regex>
+#include <set>
 
 #include "frontend/nn/container.h"
 #include "frontend/nn/layers.h"
@@ -123,6 +124,33 @@ TEST_P(Every, ADroppedFirstStepLeavesNoState) {
   });
   EXPECT_THROW(step(gradients(p, 0)), std::runtime_error);
   EXPECT_EQ(o->state_dict().size(), before);
+}
+
+/// What a compiled step of `n` equal parameters is made of, once there is a state.
+Build step_of(const Maker& maker, int n) {
+  std::vector<Tensor> params;
+  for (int i = 0; i < n; ++i) params.push_back(weights({8, 16}));
+  const auto o = maker.make(params);
+  auto step = compile([&](const std::vector<Tensor>& g) {
+    for (size_t i = 0; i < g.size(); ++i) params[i].set_grad(g[i]);
+    o->step();
+  });
+  for (int t = 0; t < 3; ++t) step(gradients(params, t));
+  return step.stats().builds.back();
+}
+
+TEST_P(Every, MoreParametersTakeNoMoreLaunches) {
+  const Build few = step_of(GetParam(), 4), many = step_of(GetParam(), 12);
+  EXPECT_EQ(few.kernels, many.kernels);
+  // Norms of each parameter, means of the rows and columns of each, products of each with itself: what sums
+  // over a parameter is a launch of its own.
+  const std::set<std::string> sums{"lamb", "adafactor", "muon"};
+  if (sums.contains(GetParam().name)) {
+    EXPECT_LE(many.work.size(), 3 * few.work.size());
+    return;
+  }
+  EXPECT_EQ(few.work.size(), 1u);
+  EXPECT_EQ(many.work.size(), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Every, ::testing::ValuesIn(all_optimizers()),
