@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "codegen/clang/jit_abi.h"
-#include "codegen/failed_source.h"
 #include "codegen/kernel_imports.h"
 #include "codegen/team.h"
 #include "ir/base/dynlib.h"
@@ -122,8 +121,9 @@ std::string compile_one(const jit::Api& api, const CpuSource& source, const std:
   std::string object = take_output(api, output, log_text);
   if (rc != 0)
     throw Error(ErrorKind::compile,
-                fmt::format("cpu compiler: {} does not compile; its source is kept in {}\n{}", source.name,
-                            keep_failed_source(source.name, source.text), log_text));
+                fmt::format("cpu compiler: {} does not compile; its source is kept in {}{}\n{}", source.name,
+                            keep_failed_source(source.name, source.text, source.lines),
+                            lines_text(source.lines), log_text));
   if (!log_text.empty()) log(LogLevel::debug, "{}: {}", source.name, log_text);
   return object;
 }

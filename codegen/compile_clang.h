@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/cpu_target.h"
+#include "codegen/failed_source.h"
 #include "codegen/prelude_files.h"
 
 namespace kiln {
@@ -22,6 +23,7 @@ struct CpuSource {
   std::string text;
   std::vector<std::string> flags;  ///< clang -cc1 flags added to the common ones, e.g. "-ffp-contract=fast"
   Prelude prelude = Prelude::cpu;
+  KernelLines lines = {};  ///< of its kernels, for errors; no part of the key
 };
 
 /// All that decides the object of a source besides its own text and flags: target, compiler version, common
@@ -30,7 +32,7 @@ std::string compiler_key(const CpuTarget& target, Prelude prelude = Prelude::cpu
 
 /// One object (ELF bytes) per source, in order, compiled by up to `threads` threads. Same input, same bytes.
 /// Throws: unsupported, when there is no compiler library (the message says where it was looked for);
-/// compile, with the log and the file the source was kept in.
+/// compile, with the log, the file the source was kept in, and the user's lines.
 std::vector<std::string> compile_objects(std::span<const CpuSource> sources, const CpuTarget& target,
                                          int threads);
 

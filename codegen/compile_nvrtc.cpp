@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 
-#include "codegen/failed_source.h"
 #include "codegen/prelude_files.h"
 #include "codegen/team.h"
 #include "ir/base/cuda_library.h"
@@ -165,17 +164,27 @@ class OneCompile {
   Program program_ = nullptr;
 };
 
-void compile_one(CudaModule& module, const std::string& arch) {
+/// `lines`: of the kernels of any module.
+[[noreturn]] void throw_failed(const CudaModule& module, const std::string& arch, const char* result,
+                               const std::string& log_text, const KernelLines& lines) {
+  KernelLines own;
+  for (const CudaKernel& k : module.kernels) {
+    const auto found = lines.find(k.symbol);
+    own[k.symbol] = found == lines.end() ? "" : found->second;
+  }
+  throw Error(ErrorKind::compile,
+              fmt::format("cuda compiler: {} does not compile for {} ({}); its source is kept in {}{}\n{}",
+                          module.name, arch, result, keep_failed_source(module.name, module.source, own),
+                          lines_text(own), log_text));
+}
+
+void compile_one(CudaModule& module, const std::string& arch, const KernelLines& lines) {
   const Nvrtc& n = nvrtc();
   OneCompile program(n, module);
   const int result = program.run(flags(arch));
   std::string log_text = program.log_text();
   while (!log_text.empty() && log_text.back() == '\0') log_text.pop_back();
-  if (result != 0)
-    throw Error(ErrorKind::compile,
-                fmt::format("cuda compiler: {} does not compile for {} ({}); its source is kept in {}\n{}",
-                            module.name, arch, n.error_string(result),
-                            keep_failed_source(module.name, module.source), log_text));
+  if (result != 0) throw_failed(module, arch, n.error_string(result), log_text, lines);
   module.cubin = program.cubin();
   KILN_CHECK(!module.cubin.empty(), compile, "cuda compiler: NVRTC {} made nothing of {} for {}",
              n.version_text(), module.name, arch);
@@ -289,7 +298,7 @@ std::string nvrtc_key(const std::string& arch) {
 }
 
 void compile_cuda(std::span<CudaModule> modules, const std::string& arch, DiskCache* cache, int threads,
-                  BuildCost* cost, const std::function<void()>& go_on) {
+                  BuildCost* cost, const std::function<void()>& go_on, const KernelLines& lines) {
   if (modules.empty()) return;
   check_cuda_arch(arch);
   const auto start = std::chrono::steady_clock::now();
@@ -307,7 +316,7 @@ void compile_cuda(std::span<CudaModule> modules, const std::string& arch, DiskCa
     // Another process may be making it.
     const FileLock claim = cache ? cache->claim(kCubinKind, key, true) : FileLock();
     if (cache && take(true)) return;
-    compile_one(m, arch);
+    compile_one(m, arch, lines);
     ++compiled;
     if (cache) cache->store(kCubinKind, key, detail::pack_cubin(m));
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/disk_cache.h"
+#include "codegen/failed_source.h"
 #include "codegen/kernel_cache.h"
 #include "ir/kernel_image.h"
 
@@ -32,10 +33,11 @@ std::string nvrtc_key(const std::string& arch);
 /// Fills in the machine code of each module for `arch` and what the compiler says of its kernels (registers,
 /// spills, shared memory): from `cache` (may be null), or compiled by up to `threads` threads. `go_on`,
 /// unless it is empty, is called before each compile, on the thread that compiles, and ends all by what it
-/// throws. Throws: that; what check_cuda_arch throws; compile, with the log and the file the source was kept
-/// in.
+/// throws. Throws: that; what check_cuda_arch throws; compile, with the log, the file the source was kept in,
+/// and those of `lines` that are of its kernels.
 void compile_cuda(std::span<CudaModule> modules, const std::string& arch, DiskCache* cache, int threads,
-                  BuildCost* cost = nullptr, const std::function<void()>& go_on = {});
+                  BuildCost* cost = nullptr, const std::function<void()>& go_on = {},
+                  const KernelLines& lines = {});
 
 namespace detail {
 /// Fills in registers, spill_bytes and static_shared of the kernels that ptxas names in `log`.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/failed_source.h"
 #include "codegen/schedule.h"
 #include "codegen/target.h"
 #include "ir/fuse.h"
@@ -57,5 +58,10 @@ LoweredProgram lower(const Graph& g, const std::vector<ExternalLayout>& layouts,
 /// Names buffers and launches of a plan made from a graph of the same canonical text: inputs, outputs and
 /// module paths of `g`. They stay out of the cache, where one plan serves every model that has that text.
 void name_plan(const Graph& g, Plan& plan);
+
+/// The user's lines of a launch of such a plan: "net.cpp:3 net.cpp:4".
+std::string lines_of(const Graph& g, const ProfileRow& row);
+/// Those of each kernel of such a plan that is not the runtime's: of all its launches.
+KernelLines kernel_lines(const Graph& g, const Plan& plan);
 
 }  // namespace kiln

@@ -25,7 +25,34 @@ std::string scope_names(const Graph& g, const std::vector<int32_t>& nodes) {
   return out;
 }
 
+/// Appends those lines of the nodes that are not there yet.
+void add_lines(const Graph& g, const ProfileRow& row, std::string& lines) {
+  for (int32_t node : row.sources) {
+    if (node < 0 || node >= static_cast<int32_t>(g.nodes.size())) continue;
+    const std::string line = g.nodes[static_cast<size_t>(node)].origin.loc.str();
+    if (line.empty() || (" " + lines + " ").find(" " + line + " ") != std::string::npos) continue;
+    lines += (lines.empty() ? "" : " ") + line;
+  }
+}
+
 }  // namespace
+
+std::string lines_of(const Graph& g, const ProfileRow& row) {
+  std::string lines;
+  add_lines(g, row, lines);
+  return lines;
+}
+
+KernelLines kernel_lines(const Graph& g, const Plan& plan) {
+  KernelLines out;
+  for (const Launch& l : plan.launches) {
+    if (l.kind != LaunchKind::kernel) continue;
+    const PlanKernel& k = plan.kernels[static_cast<size_t>(l.kernel)];
+    if (!k.builtin && l.profile >= 0)
+      add_lines(g, plan.profile[static_cast<size_t>(l.profile)], out[k.symbol]);
+  }
+  return out;
+}
 
 void name_plan(const Graph& g, Plan& plan) {
   std::vector<std::string> externals, scalars, outputs;

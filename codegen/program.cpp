@@ -57,11 +57,13 @@ void dump_result(const CompiledProgram& p) {
       "image", [&] { return p.image.bytes; }, "so");
 }
 
-std::vector<CpuSource> cpu_sources(const std::vector<KernelSource>& kernels,
+std::vector<CpuSource> cpu_sources(const std::vector<KernelSource>& kernels, const KernelLines& lines,
                                    std::vector<std::string>& names) {
   std::vector<CpuSource> sources;
   for (const KernelSource& k : kernels) {
-    sources.push_back({k.name, k.text, {kContract}});
+    CpuSource& source = sources.emplace_back(CpuSource{k.name, k.text, {kContract}});
+    for (const std::string& symbol : k.symbols)
+      if (const auto found = lines.find(symbol); found != lines.end()) source.lines.insert(*found);
     names.insert(names.end(), k.symbols.begin(), k.symbols.end());
   }
   return sources;
@@ -123,7 +125,7 @@ class Build {
     if (found(key)) return std::move(out_);
     const LoweredProgram lowered = lower_here();
     std::vector<std::string> names;
-    const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, names);
+    const std::vector<CpuSource> sources = cpu_sources(lowered.kernels, kernel_lines(g_, out_.plan), names);
     const std::vector<std::string> objects = make_objects(sources, target, cache_, threads_, cost_, go_on_);
     link_program(objects, names, target, cache_, key, out_, cost_);
     return finish();
@@ -146,7 +148,7 @@ class Build {
     }
     if (!machine_code) return lowered ? std::move(out_) : finish();
     out_.stats.from_cache = false;
-    compile_cuda(out_.image.modules, arch, cache_, threads_, &cost_, go_on_);
+    compile_cuda(out_.image.modules, arch, cache_, threads_, &cost_, go_on_, kernel_lines(g_, out_.plan));
     if (cache_) cache_->store(kPlanKind, key, detail::pack_program(out_));
     return finish();
   }

@@ -11,10 +11,11 @@
 namespace kiln {
 
 /// What matrix products of f32 tensors are made of in programs of a GPU: "highest" is f32, "high" rounds the
-/// factors to tf32, which tensor cores take. The process's; compiled callables build anew when it changes.
+/// factors to tf32, which tensor cores take. "medium", where PyTorch may go down to bf16, is "high": the
+/// precision is at least what was asked for. The process's; compiled callables build anew when it changes.
 /// Source: torch.set_float32_matmul_precision. Throws: invalid.
 void set_float32_matmul_precision(std::string_view precision, SourceLoc loc = SourceLoc::current());
-/// "highest" (the default) or "high".
+/// "highest" (the default), or "high", also after "medium".
 std::string_view get_float32_matmul_precision();
 
 }  // namespace kiln

@@ -6,6 +6,7 @@
 #include "frontend/late.h"
 #include "frontend/state.h"
 #include "ir/host_memory.h"
+#include "ir/interpret.h"
 #include "runtime/cuda/device.h"
 
 namespace kiln::detail {
@@ -56,6 +57,26 @@ void copy_bytes(Device to_device, void* to, Device from_device, const void* from
   if (to_device.is_cuda()) gpu.copy_on_device(address_of(to), address_of(from), bytes);
 }
 
+/// Fresh memory of a GPU for `tensor`, with the bytes at `from` in it unless that is null.
+std::shared_ptr<Storage> gpu_storage(Device device, size_t bytes, const TensorImpl& tensor,
+                                     const void* from) {
+  const auto what = [&] {
+    const bool known = state().user_loc().known();
+    return fmt::format("{}{}", type_text(tensor.type(), Device::cpu()),
+                       known ? " of " + state().place() : "");
+  };
+  CudaDevice& gpu = cuda_device(device.index);
+  const auto memory = std::make_shared<CudaMemory>(
+      from && bytes > 0 ? gpu.upload(from, bytes, "tensors", what)
+                        : gpu.allocate(std::max<size_t>(bytes, 1), "tensors", what));
+  auto storage = std::make_shared<Storage>();
+  storage->device = device;
+  storage->bytes = bytes;
+  storage->data = static_cast<char*>(memory->data());
+  storage->owner = memory;
+  return storage;
+}
+
 }  // namespace
 
 void require_device(Device device, const char* what, SourceLoc loc) {
@@ -68,23 +89,12 @@ void require_device(Device device, const char* what, SourceLoc loc) {
 }
 
 std::shared_ptr<Storage> make_storage(Device device, size_t bytes, const TensorImpl& tensor) {
+  if (device.is_cuda()) return gpu_storage(device, bytes, tensor, nullptr);
   auto storage = std::make_shared<Storage>();
   storage->device = device;
   storage->bytes = bytes;
-  if (!device.is_cuda()) {
-    storage->owner = host_block(bytes);
-    storage->data = static_cast<char*>(storage->owner.get());
-    return storage;
-  }
-  const auto what = [&] {
-    const bool known = state().user_loc().known();
-    return fmt::format("{}{}", type_text(tensor.type(), Device::cpu()),
-                       known ? " of " + state().place() : "");
-  };
-  const auto memory = std::make_shared<CudaMemory>(
-      cuda_device(device.index).allocate(std::max<size_t>(bytes, 1), "tensors", what));
-  storage->data = static_cast<char*>(memory->data());
-  storage->owner = memory;
+  storage->owner = host_block(bytes);
+  storage->data = static_cast<char*>(storage->owner.get());
   return storage;
 }
 
@@ -116,8 +126,7 @@ ImplPtr upload(const HostTensor& t, Device device) {
   impl->shape = t.ref.shape;
   impl->strides = t.ref.strides;
   impl->offset = -span.first / static_cast<int64_t>(dtype_size(t.ref.dtype));
-  impl->storage = make_storage(device, span.size, *impl);
-  copy_bytes(device, impl->storage->data, Device::cpu(), bytes_of(t.ref) + span.first, span.size);
+  impl->storage = gpu_storage(device, span.size, *impl, bytes_of(t.ref) + span.first);
   return impl;
 }
 
@@ -153,6 +162,7 @@ void copy_elements(const DeviceTensor& from, const DeviceTensor& to) {
 }
 
 ImplPtr transferred(const TensorImpl& t, Device device) {
+  if (device.is_cuda() && t.device != device) return upload(contiguous(fetch(t)), device);
   const ImplPtr out = make_impl(t.dtype, t.shape, device);
   copy_elements(memory_of(t), memory_of(*out));
   return out;

@@ -69,14 +69,9 @@ std::vector<ExternalLayout> layouts_of(const Graph& g, std::span<const Sizes> in
   return layouts;
 }
 
-std::string lines_of(const Graph& g, const ProfileRow& row) {
-  std::string lines;
-  for (int32_t node : row.sources) {
-    if (node < 0 || node >= static_cast<int32_t>(g.nodes.size())) continue;
-    const std::string line = g.nodes[static_cast<size_t>(node)].origin.loc.str();
-    if (!line.empty() && lines.find(line) == std::string::npos) lines += " " + line;
-  }
-  return lines;
+void name_lines(const Graph& g, Plan& plan) {
+  for (ProfileRow& row : plan.profile)
+    if (const std::string lines = lines_of(g, row); !lines.empty()) row.name += " " + lines;
 }
 
 std::string largest_results(const Graph& g) {
@@ -239,8 +234,7 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   record_job(g, layouts, lower, options, record);
   lower.schedules = choose(g, layouts, options, threads, record);
   CompiledProgram compiled = compile_program(g, layouts, c.target, lower, &c.cache, threads, options.go_on);
-  if (options.profiler)
-    for (ProfileRow& row : compiled.plan.profile) row.name += lines_of(g, row);
+  if (options.profiler) name_lines(g, compiled.plan);
   count_build(compiled.stats, record);
   if (c.foreign) return c.foreign(g, std::move(compiled), options);
   auto program = std::make_unique<NativeProgram>(g, std::move(compiled), options);

@@ -6,6 +6,7 @@
 #include "frontend/context.h"
 #include "frontend/late.h"
 #include "frontend/program_parts.h"
+#include "frontend/state.h"
 #include "ir/base/options.h"
 #include "runtime/cuda/executor.h"
 #include "runtime/thread_pool.h"
@@ -58,10 +59,7 @@ class CudaProgram : public Program {
 /// The user's line of each launch, for errors.
 std::vector<std::string> places_of(const Graph& g, const Plan& plan) {
   std::vector<std::string> places;
-  for (const ProfileRow& row : plan.profile) {
-    const std::string lines = lines_of(g, row);
-    places.push_back(lines.empty() ? lines : lines.substr(1));
-  }
+  for (const ProfileRow& row : plan.profile) places.push_back(lines_of(g, row));
   return places;
 }
 
@@ -82,8 +80,7 @@ std::unique_ptr<Program> build_cuda(const Graph& g, std::span<const Sizes> input
                   .places = places_of(g, compiled.plan),
                   .word = device.guards().word()};
   run.name = g.name + (options.loc.known() ? fmt::format(" ({})", options.loc.str()) : "");
-  if (options.profiler)
-    for (ProfileRow& row : compiled.plan.profile) row.name += lines_of(g, row);
+  if (options.profiler) name_lines(g, compiled.plan);
   count_build(compiled.stats, record);
   const int before = state().sim_compiled;
   const auto built =

@@ -41,8 +41,8 @@ class PlanCalls {
 
 /// By external slot of the plan of `g`, whose inputs have these strides.
 std::vector<ExternalLayout> layouts_of(const Graph& g, std::span<const Sizes> input_strides);
-/// The user's lines of a launch: " net.cpp:3 net.cpp:4".
-std::string lines_of(const Graph& g, const ProfileRow& row);
+/// Appends the user's lines to what a profile calls the launches: "add net.cpp:3 net.cpp:4".
+void name_lines(const Graph& g, Plan& plan);
 /// "; largest results: `add` f32[9,9] (net.cpp:3), ...": for errors about memory and sizes.
 std::string largest_results(const Graph& g);
 /// Keeps the graph for `kiln warm`, if KILN_RECORD asks for it.

@@ -110,10 +110,10 @@ Device get_default_device() {
 }
 
 void set_float32_matmul_precision(std::string_view precision, SourceLoc loc) {
-  KILN_CHECK(precision == "highest" || precision == "high", invalid,
-             "set_float32_matmul_precision ({}): got '{}', expected 'highest' or 'high'", loc.str(),
+  KILN_CHECK(precision == "highest" || precision == "high" || precision == "medium", invalid,
+             "set_float32_matmul_precision ({}): got '{}', expected 'highest', 'high' or 'medium'", loc.str(),
              precision);
-  detail::tf32() = precision == "high";
+  detail::tf32() = precision != "highest";
 }
 std::string_view get_float32_matmul_precision() { return detail::allows_tf32() ? "high" : "highest"; }
 

@@ -2,8 +2,9 @@
 #include "runtime/cuda/device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "ir/base/error.h"
 #include "runtime/cuda/graph.h"
@@ -18,6 +19,8 @@ using cuda::Result;
 namespace {
 
 constexpr int kOldestMajor = 8;  // cp.async and the mma instructions of kernels
+constexpr size_t kRecordedNamed = 16;
+constexpr size_t kPlaceChars = 120;
 
 /// Errors after which the context takes no more work.
 bool ends_context(Result r) {
@@ -33,6 +36,13 @@ bool ends_context(Result r) {
     case cuda::kUnknown: return true;
     default: return false;
   }
+}
+
+/// The first of many lines of a launch; each as a whole.
+std::string_view shortened(std::string_view place) {
+  if (place.size() <= kPlaceChars) return place;
+  const size_t end = place.rfind(' ', kPlaceChars);
+  return place.substr(0, end != std::string_view::npos ? end : place.find(' '));
 }
 
 std::string arch_text(int major, int minor) {
@@ -92,13 +102,14 @@ void CudaDevice::make(Streams& streams) {
   };
   stream(streams.compute, 0);
   stream(streams.copies, 0);
+  stream(streams.uploads, 0);
   stream(streams.collectives, -1);  // what waits for other ranks should not also wait for room
   for (cuda::Stream& s : streams.sides) stream(s, 0);
 }
 
 void CudaDevice::destroy(Streams& streams) {
-  for (cuda::Stream* s : {&streams.compute, &streams.copies, &streams.collectives, &streams.sides[0],
-                          &streams.sides[1], &streams.sides[2]})
+  for (cuda::Stream* s : {&streams.compute, &streams.copies, &streams.uploads, &streams.collectives,
+                          &streams.sides[0], &streams.sides[1], &streams.sides[2]})
     if (*s) driver_.stream_destroy(std::exchange(*s, nullptr));
 }
 
@@ -108,7 +119,8 @@ void CudaDevice::open() {
   check(driver_.default_pool(&pool_, id_), "cuDeviceGetDefaultMemPool");
   uint64_t keep = UINT64_MAX;  // memory given back stays in the pool for the next call
   check(driver_.pool_set(pool_, cuda::kPoolReleaseThreshold, &keep), "cuMemPoolSetAttribute");
-  staging_ = std::make_unique<CudaStaging>(*this);
+  staging_ = std::make_unique<CudaStaging>(*this, plain_.compute);
+  upload_staging_ = std::make_unique<CudaStaging>(*this, plain_.uploads);
   graph_blocks_ = std::make_unique<CudaGraphBlocks>();
   guards_ = std::make_unique<CudaGuards>(*this);
 }
@@ -117,6 +129,8 @@ void CudaDevice::close() {
   guards_.reset();
   graph_blocks_.reset();
   staging_.reset();
+  upload_staging_.reset();
+  asked_ = {};
   if (driver_.context_set(context_) == kSuccess) {
     driver_.context_synchronize();
     for (const cuda::Event e : events_) driver_.event_destroy(e);
@@ -146,18 +160,20 @@ void CudaDevice::begin_recording(const std::string& name) {
   if (!recorded_.compute) make(recorded_);
   check(driver_.capture_begin(recorded_.compute, cuda::kCaptureThreadLocal), "cuStreamBeginCapture");
   recorded_name_ = name;
+  recorded_notes_.clear();
   recorder_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   lock.release();  // by end_recording
 }
 
-cuda::Graph CudaDevice::end_recording() {
+CudaRecording CudaDevice::end_recording() {
   KILN_ASSERT(recording(), "this thread records nothing");
   const std::unique_lock lock(recording_mutex_, std::adopt_lock);
   const std::string name = recorded_name_;
   recorder_.store({}, std::memory_order_relaxed);
-  cuda::Graph graph = nullptr;
-  check(driver_.capture_end(recorded_.compute, &graph), "cuStreamEndCapture", "the graph of " + name);
-  return graph;
+  CudaRecording out;
+  check(driver_.capture_end(recorded_.compute, &out.graph), "cuStreamEndCapture", "the graph of " + name);
+  out.launches = recorded_launches();
+  return out;
 }
 
 std::optional<std::string> CudaDevice::failure() const {
@@ -184,14 +200,36 @@ std::string CudaDevice::describe(Result result) const {
   return out;
 }
 
+std::string CudaDevice::Note::str() const {
+  return place.empty() ? name : fmt::format("{} ({})", name, place);
+}
+
 std::string CudaDevice::last_launches() const {
   std::string out;
+  const std::string* said = nullptr;  // what is inside a graph is said once
   const uint64_t kept = std::min<uint64_t>(launches_, notes_.size());
   for (uint64_t i = 0; i < kept; ++i) {
     const Note& n = notes_[(launches_ - 1 - i) % notes_.size()];
-    out += fmt::format("{}{}", i ? ", " : "", n.name);
-    if (n.place[0]) out += fmt::format(" ({})", n.place);
+    out += fmt::format("{}{}", i ? ", " : "", n.str());
+    if (n.inside && n.inside.get() != said) out += fmt::format(" [{}]", *(said = n.inside.get()));
   }
+  return out;
+}
+
+/// Each kernel of each line once.
+std::string CudaDevice::recorded_launches() const {
+  if (recorded_notes_.empty()) return "no launches";
+  std::vector<std::string> named;
+  size_t others = 0;
+  for (auto n = recorded_notes_.rbegin(); n != recorded_notes_.rend(); ++n) {
+    const std::string text = n->str();
+    if (std::find(named.begin(), named.end(), text) != named.end()) continue;
+    if (named.size() < kRecordedNamed) named.push_back(text);
+    else ++others;
+  }
+  std::string out = fmt::format("{} launch{}, the latest first: {}", recorded_notes_.size(),
+                                recorded_notes_.size() == 1 ? "" : "es", fmt::join(named, ", "));
+  if (others > 0) out += fmt::format(" and {} before them", others);
   return out;
 }
 
@@ -217,16 +255,16 @@ void CudaDevice::check(Result result, const char* call, std::string_view about) 
 }
 
 /// Copies: whoever launches may be gone when a failure is seen.
-void CudaDevice::note(const char* name, const char* place) {
-  const auto keep = [](auto& to, const char* from) {
-    const size_t n = strnlen(from, sizeof to - 1);
-    std::memcpy(to, from, n);
-    to[n] = '\0';
-  };
+void CudaDevice::note(const char* name, const char* place, const std::shared_ptr<const std::string>& inside) {
+  if (recording()) {
+    recorded_notes_.push_back({name, std::string(shortened(place)), inside});
+    return;
+  }
   const std::lock_guard lock(mutex_);
   Note& n = notes_[launches_++ % notes_.size()];
-  keep(n.name, name);
-  keep(n.place, place);
+  n.name = name;
+  n.place = shortened(place);
+  n.inside = inside;
 }
 
 void CudaDevice::launch(const CudaLaunch& l, cuda::Stream stream) {
@@ -247,9 +285,10 @@ void CudaDevice::launch(const CudaLaunch& l, cuda::Stream stream) {
                     l.threads, l.shared_bytes));
 }
 
-void CudaDevice::launch(cuda::GraphExec graph, const std::string& name) {
+void CudaDevice::launch(cuda::GraphExec graph, const std::string& name,
+                        const std::shared_ptr<const std::string>& launches) {
   make_current();
-  note(name.c_str(), "");
+  note(name.c_str(), "", launches);
   check(driver_.graph_launch(graph, compute()), "cuGraphLaunch", name);
 }
 
@@ -329,7 +368,8 @@ void CudaDevice::synchronize(cuda::Stream stream) {
 
 /// Stream by stream: a whole context cannot be waited for while another thread records.
 void CudaDevice::synchronize() {
-  for (const cuda::Stream s : {plain_.compute, plain_.copies, plain_.collectives}) synchronize(s);
+  for (const cuda::Stream s : {plain_.compute, plain_.copies, plain_.uploads, plain_.collectives})
+    synchronize(s);
   for (const cuda::Stream s : plain_.sides) synchronize(s);
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ir/base/error.h"
+#include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/driver.h"
 
 namespace kiln {
@@ -28,30 +29,6 @@ class CudaDevice;
 class CudaGraphBlocks;
 class CudaGuards;
 class CudaStaging;
-
-/// Memory of a device, given back when destroyed. It is ordered by the compute stream: what is put there
-/// after allocate() may use it, and so may what was put there before it is given back. Starts at a multiple
-/// of 256.
-class CudaMemory {
- public:
-  CudaMemory() = default;
-  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
-  CudaMemory& operator=(CudaMemory&& other) noexcept;
-  ~CudaMemory() { release(); }
-
-  cuda::Address address() const { return address_; }
-  void* data() const { return reinterpret_cast<void*>(address_); }
-  size_t bytes() const { return bytes_; }
-  explicit operator bool() const { return address_ != 0; }
-  void release();
-
- private:
-  friend class CudaDevice;
-  CudaDevice* device_ = nullptr;
-  cuda::Address address_ = 0;
-  size_t bytes_ = 0;
-  size_t* holder_ = nullptr;  // bytes of those who hold it
-};
 
 /// An event from the device's pool; goes back there when destroyed, though a stream may still wait for it.
 class CudaEvent {
@@ -70,53 +47,12 @@ class CudaEvent {
   bool timed_ = false;
 };
 
-/// Memory that nothing may write to as long as this lives. Empty on a device that cannot tell.
-class CudaHold {
- public:
-  CudaHold() = default;
-  CudaHold(CudaHold&& other) noexcept { *this = std::move(other); }
-  CudaHold& operator=(CudaHold&& other) noexcept;
-  ~CudaHold();
-
-  explicit operator bool() const { return device_ != nullptr; }
-
- private:
-  friend class CudaDevice;
-  CudaDevice* device_ = nullptr;
-  cuda::Address address_ = 0;
-};
-
-/// Host memory that copies to and from devices read and write while the host goes on. Null if it is empty.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  ~PinnedMemory();
-
-  std::byte* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  friend class CudaDevice;
-  CudaDevice* device_ = nullptr;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-};
-
 /// What a device can do.
 struct CudaLimits {
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0, max_threads_per_block = 0, max_threads_per_multiprocessor = 0;
   size_t shared_per_block = 0;  ///< bytes that a kernel may ask for
   size_t memory_bytes = 0;
-};
-
-/// Units: bytes.
-struct CudaMemoryStats {
-  size_t in_use = 0, peak = 0;  ///< of CudaMemory
-  size_t reserved = 0;          ///< that the pool has from the device
-  size_t free = 0, total = 0;   ///< of the device
 };
 
 /// One launch of a kernel.
@@ -131,10 +67,22 @@ struct CudaLaunch {
   std::span<const cuda::DeclaredAccess> accesses = {};  ///< for the simulated device
 };
 
+/// What was recorded, and its launches in words, for errors: "3 launches, the latest first: flip
+/// (net.cpp:9)".
+struct CudaRecording {
+  cuda::Graph graph = nullptr;
+  std::string launches;
+};
+
 /// Threads: any. Every function but those about the host makes the device's context current for its thread.
 class CudaDevice {
  public:
   static constexpr int kSideStreams = 3;
+  /// Less than this is uploaded on the compute stream: two events would cost more than they gain.
+  static constexpr size_t kSmallUpload = size_t{64} << 10;
+  /// So many uploads may be made before what the compute stream had when they were asked for: were it any
+  /// number, every step that waits there would have a batch in memory.
+  static constexpr size_t kUploadsAhead = 4;
 
   /// Throws: device, if there is no such device or it cannot be used.
   CudaDevice(const cuda::Driver& driver, int index);
@@ -152,6 +100,7 @@ class CudaDevice {
   /// What plans run on. Memory is ordered by it. A thread that records has streams of the recording's.
   cuda::Stream compute() const { return streams().compute; }
   cuda::Stream copies() const { return streams().copies; }
+  cuda::Stream uploads() const { return streams().uploads; }
   cuda::Stream collectives() const { return streams().collectives; }
   /// Streams for launches that may run side by side, forked from the compute stream and joined to it.
   cuda::Stream side(int i) const { return streams().sides[static_cast<size_t>(i)]; }
@@ -161,6 +110,10 @@ class CudaDevice {
   /// `describe` says what lies in it, for that text.
   CudaMemory allocate(size_t bytes, std::string_view holder,
                       const std::function<std::string()>& describe = {});
+  /// The same, with the bytes at `from` in it, which may be changed when it returns. They are copied on a
+  /// stream of their own, while the compute stream is busy, and what comes there from now on waits for them.
+  CudaMemory upload(const void* from, size_t bytes, std::string_view holder,
+                    const std::function<std::string()>& describe = {});
   PinnedMemory allocate_pinned(size_t bytes);
   CudaEvent event(bool timed = false);
 
@@ -168,8 +121,8 @@ class CudaDevice {
   /// one can): for memory that somebody reads while plans run.
   CudaHold hold(cuda::Address address, size_t bytes);
 
-  // Copies on the compute stream. `from` of the first may be changed when it returns, and `to` of the second
-  // holds the bytes; the others return at once.
+  // Copies in the order of the compute stream, which may have work that uses the memory. `from` of the first
+  // may be changed when it returns, and `to` of the second holds the bytes; the others return at once.
   void copy_to_device(cuda::Address to, const void* from, size_t bytes);
   void copy_to_host(void* to, cuda::Address from, size_t bytes);
   void copy_on_device(cuda::Address to, cuda::Address from, size_t bytes);
@@ -183,8 +136,9 @@ class CudaDevice {
   void fill(cuda::Address to, unsigned char value, size_t bytes, cuda::Stream stream);
 
   void launch(const CudaLaunch& launch, cuda::Stream stream);
-  /// On the compute stream. `name` is for errors: "graph of step".
-  void launch(cuda::GraphExec graph, const std::string& name);
+  /// On the compute stream. For errors: `name`, "graph of step", and its CudaRecording::launches.
+  void launch(cuda::GraphExec graph, const std::string& name,
+              const std::shared_ptr<const std::string>& launches);
   void record(const CudaEvent& event, cuda::Stream stream);
   /// What `stream` gets from now on waits for `event`.
   void wait(cuda::Stream stream, const CudaEvent& event);
@@ -206,12 +160,13 @@ class CudaDevice {
   /// for a recording of another thread. `name` is what errors say is recorded.
   void begin_recording(const std::string& name);
   /// Throws: device, if something that cannot be recorded was called meanwhile.
-  cuda::Graph end_recording();
+  CudaRecording end_recording();
   bool recording() const { return recorder_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
   CudaGraphBlocks& graph_blocks() { return *graph_blocks_; }
   CudaGuards& guards() { return *guards_; }
-  /// How many graphs there are, for the out-of-memory text.
+  // For the out-of-memory text: how many graphs there are, and how much they may be.
   void count_graphs(int change);
+  void set_graph_caps(CudaGraphCaps caps);
 
   /// For calls of driver() itself.
   void make_current();
@@ -229,10 +184,12 @@ class CudaDevice {
   friend class CudaHold;
   friend class PinnedMemory;
   struct Note {
-    char name[88], place[40];
+    std::string name, place;
+    std::shared_ptr<const std::string> inside;  // of a graph: its launches
+    std::string str() const;
   };
   struct Streams {
-    cuda::Stream compute = nullptr, copies = nullptr, collectives = nullptr;
+    cuda::Stream compute = nullptr, copies = nullptr, uploads = nullptr, collectives = nullptr;
     std::array<cuda::Stream, kSideStreams> sides{};
   };
   const Streams& streams() const { return recording() ? recorded_ : plain_; }
@@ -246,9 +203,14 @@ class CudaDevice {
   void check_bytes(cuda::Result result, const char* call, size_t bytes);
   std::string describe(cuda::Result result) const;
   std::string last_launches() const;
+  std::string recorded_launches() const;
   std::string who_holds(size_t asked, std::string_view holder, const std::string& what);
   std::string graph_text() const;
-  void note(const char* name, const char* place);
+  void note(const char* name, const char* place, const std::shared_ptr<const std::string>& inside = {});
+  void check_unrecorded(const char* call, size_t bytes) const;
+  CudaMemory allocate_on(cuda::Stream stream, size_t bytes, std::string_view holder,
+                         const std::function<std::string()>& describe);
+  void stay_near_compute();
   void forget(CudaMemory& memory);
 
   const cuda::Driver& driver_;
@@ -261,9 +223,13 @@ class CudaDevice {
   Streams plain_, recorded_;
   std::mutex recording_mutex_;
   std::atomic<std::thread::id> recorder_{};
-  std::string recorded_name_;  // the recorder's
+  std::string recorded_name_;         // the recorder's, ...
+  std::vector<Note> recorded_notes_;  // ... and its launches
   std::unique_ptr<CudaGraphBlocks> graph_blocks_;
-  std::unique_ptr<CudaStaging> staging_;
+  std::unique_ptr<CudaStaging> staging_, upload_staging_;
+  std::mutex upload_mutex_;
+  std::array<CudaEvent, kUploadsAhead> asked_;  // where the compute stream was at the last uploads
+  size_t uploads_ = 0;
   std::unique_ptr<CudaGuards> guards_;
 
   mutable std::mutex mutex_;
@@ -273,6 +239,7 @@ class CudaDevice {
   std::array<Note, 8> notes_{};
   uint64_t launches_ = 0;
   int graphs_ = 0;
+  CudaGraphCaps caps_;
   std::optional<std::string> failure_;
   ErrorKind failure_kind_ = ErrorKind::device;
   std::atomic<bool> failed_ = false;

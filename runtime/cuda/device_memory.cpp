@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a device: allocation, who holds what, and copies.
+#include "runtime/cuda/device_memory.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -25,11 +27,16 @@ void CudaDevice::check_bytes(cuda::Result result, const char* call, size_t bytes
 
 CudaMemory CudaDevice::allocate(size_t bytes, std::string_view holder,
                                 const std::function<std::string()>& describe) {
+  return allocate_on(plain_.compute, bytes, holder, describe);
+}
+
+CudaMemory CudaDevice::allocate_on(cuda::Stream stream, size_t bytes, std::string_view holder,
+                                   const std::function<std::string()>& describe) {
   CudaMemory out;
   if (bytes == 0) return out;
   make_current();
   const size_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
-  const auto attempt = [&] { return driver_.allocate_async(&out.address_, rounded, pool_, plain_.compute); };
+  const auto attempt = [&] { return driver_.allocate_async(&out.address_, rounded, pool_, stream); };
   cuda::Result r = rounded < bytes ? cuda::kOutOfMemory : attempt();
   if (r == cuda::kOutOfMemory && rounded >= bytes) {
     // What streams have yet to give back, and what the pool keeps in pieces, may be enough together.
@@ -124,12 +131,23 @@ std::string CudaDevice::who_holds(size_t asked, std::string_view holder, const s
 std::string CudaDevice::graph_text() const {
   const std::lock_guard lock(mutex_);
   if (graphs_ == 0) return "";
-  return fmt::format(", {} CUDA graph{}", graphs_, graphs_ == 1 ? "" : "s");
+  const auto held = holders_.find(kCudaGraphHolder);
+  std::string text = fmt::format(", {} CUDA graph{} {:.1f} MiB", graphs_, graphs_ == 1 ? "" : "s",
+                                 mib(held == holders_.end() ? 0 : held->second));
+  if (caps_.per_plan > 0)
+    text += fmt::format(" (at most {} of a program, and {:.1f} MiB but for programs with collectives)",
+                        caps_.per_plan, mib(caps_.bytes));
+  return text;
 }
 
 void CudaDevice::count_graphs(int change) {
   const std::lock_guard lock(mutex_);
   graphs_ += change;
+}
+
+void CudaDevice::set_graph_caps(CudaGraphCaps caps) {
+  const std::lock_guard lock(mutex_);
+  caps_ = caps;
 }
 
 CudaMemoryStats CudaDevice::memory() {
@@ -174,13 +192,46 @@ PinnedMemory::~PinnedMemory() {
     device_->driver_.host_release(data_);
 }
 
+void CudaDevice::check_unrecorded(const char* call, size_t bytes) const {
+  KILN_CHECK(!recording(), device,
+             "cuda:{}: while a graph of {} was recorded: {} of {} bytes: a copy from memory of the host that "
+             "may change cannot be recorded",
+             index_, recorded_name_, call, bytes);
+}
+
 void CudaDevice::copy_to_device(Address to, const void* from, size_t bytes) {
-  KILN_CHECK(
-      !recording(), device,
-      "cuda:{}: while a graph of {} was recorded: copy_to_device of {} bytes: a copy from memory of the "
-      "host that may change cannot be recorded",
-      index_, recorded_name_, bytes);
+  check_unrecorded("copy_to_device", bytes);
   staging_->upload(to, from, bytes);
+}
+
+/// The next upload waits for where the compute stream was kUploadsAhead uploads ago: what has been given back
+/// there until then, the pool may give out again.
+void CudaDevice::stay_near_compute() {
+  const std::lock_guard lock(upload_mutex_);
+  CudaEvent& asked = asked_[uploads_++ % kUploadsAhead];
+  if (asked.get()) wait(plain_.uploads, asked);
+  else asked = event();
+  record(asked, plain_.compute);
+}
+
+CudaMemory CudaDevice::upload(const void* from, size_t bytes, std::string_view holder,
+                              const std::function<std::string()>& describe) {
+  check_unrecorded("upload", bytes);
+  const bool small = bytes < kSmallUpload;
+  if (!small) stay_near_compute();
+  CudaMemory out = allocate_on(small ? plain_.compute : plain_.uploads, bytes, holder, describe);
+  if (small) {
+    staging_->upload(out.address(), from, bytes);
+    return out;
+  }
+  try {
+    upload_staging_->upload(out.address(), from, bytes);
+  } catch (const Error&) {
+    order(plain_.uploads, plain_.compute);  // where it is given back, with copies on their way
+    throw;
+  }
+  order(plain_.uploads, plain_.compute);
+  return out;
 }
 
 void CudaDevice::copy_to_host(void* to, Address from, size_t bytes) {

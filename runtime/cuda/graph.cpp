@@ -37,17 +37,19 @@ std::shared_ptr<CudaGraphBlock> CudaGraphBlocks::get(CudaDevice& device, size_t 
   if (best) return best;
   if (all + bytes > limit) return nullptr;
   best = std::make_shared<CudaGraphBlock>();
-  best->memory = device.allocate(bytes, "CUDA graphs");
+  best->memory = device.allocate(bytes, kCudaGraphHolder);
   blocks_.push_back(best);
   return best;
 }
 
 // --- graphs ---
 
-CudaGraph::CudaGraph(CudaDevice& device, cuda::Graph recorded, const std::string& name)
-    : device_(&device), name_("graph of " + name) {
-  const cuda::Result r = device.driver().graph_instantiate(&exec_, recorded, 0);
-  device.driver().graph_destroy(recorded);
+CudaGraph::CudaGraph(CudaDevice& device, const CudaRecording& recorded, const std::string& name)
+    : device_(&device),
+      name_("graph of " + name),
+      launches_(std::make_shared<const std::string>(recorded.launches)) {
+  const cuda::Result r = device.driver().graph_instantiate(&exec_, recorded.graph, 0);
+  device.driver().graph_destroy(recorded.graph);
   device.check(r, "cuGraphInstantiate", name_);
   device.count_graphs(1);
 }
@@ -56,6 +58,7 @@ CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(exec_, other.exec_);
   std::swap(name_, other.name_);
+  std::swap(launches_, other.launches_);
   return *this;
 }
 
@@ -69,7 +72,7 @@ CudaGraph::~CudaGraph() {
   }
 }
 
-void CudaGraph::launch() { device_->launch(exec_, name_); }
+void CudaGraph::launch() { device_->launch(exec_, name_, launches_); }
 
 namespace {
 
@@ -80,13 +83,13 @@ class Recording {
   ~Recording() {
     if (finished_) return;
     try {
-      if (const cuda::Graph g = device_.end_recording()) device_.driver().graph_destroy(g);
+      if (const CudaRecording r = device_.end_recording(); r.graph) device_.driver().graph_destroy(r.graph);
     } catch (const Error&) {  // on the way of the one that ended it
     }
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
-  cuda::Graph finish() {
+  CudaRecording finish() {
     finished_ = true;
     return device_.end_recording();
   }
@@ -202,6 +205,7 @@ bool CudaGraphs::record(Entry& e, const Invocation& call, const CudaSlots& slots
     if (e.moves[s]) addresses[s] = block->memory.address() + e.inside[s];
   Invocation quiet = call;
   quiet.announce = nullptr;  // a replay does it
+  device.set_graph_caps({plan_.options().max_graphs, plan_.options().max_graph_bytes});
   Recording recording(device, plan_.options().name);
   plan_.enqueue(*e.bound, quiet, addresses, block->memory.address());
   e.graph = CudaGraph(device, recording.finish(), plan_.options().name);

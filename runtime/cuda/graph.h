@@ -49,7 +49,7 @@ class CudaGraph {
  public:
   CudaGraph() = default;
   /// `name` is for errors.
-  CudaGraph(CudaDevice& device, cuda::Graph recorded, const std::string& name);
+  CudaGraph(CudaDevice& device, const CudaRecording& recorded, const std::string& name);
   CudaGraph(CudaGraph&& other) noexcept { *this = std::move(other); }
   CudaGraph& operator=(CudaGraph&& other) noexcept;
   ~CudaGraph();
@@ -61,6 +61,7 @@ class CudaGraph {
   CudaDevice* device_ = nullptr;
   cuda::GraphExec exec_ = nullptr;
   std::string name_;
+  std::shared_ptr<const std::string> launches_;
 };
 
 /// The graphs of one plan, one for each set of sizes. Threads: any.

@@ -16,7 +16,7 @@ constexpr size_t kPieceAlign = 16;
 CudaStaging::Block& CudaStaging::block_with_room() {
   if (used_ + kPieceAlign > kBlockBytes) {
     Block& full = blocks_[now_];
-    device_.record(full.used, device_.compute());
+    device_.record(full.used, stream_);
     full.pending = true;
     now_ = (now_ + 1) % kBlocks;
     used_ = 0;
@@ -40,7 +40,7 @@ void CudaStaging::upload(cuda::Address to, const void* from, size_t bytes) {
     std::byte* staged = block.memory.data() + used_;
     std::memcpy(staged, at, piece);
     used_ += round_up(piece, kPieceAlign);
-    device_.copy_to_device(to, staged, piece, device_.compute());
+    device_.copy_to_device(to, staged, piece, stream_);
     to += piece;
     at += piece;
     bytes -= piece;

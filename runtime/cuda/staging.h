@@ -10,15 +10,15 @@
 
 namespace kiln {
 
-/// The ring of one device. Threads: any.
+/// The ring of one stream. Threads: any.
 class CudaStaging {
  public:
   static constexpr size_t kBlockBytes = size_t{2} << 20;
   static constexpr size_t kBlocks = 4;
 
-  explicit CudaStaging(CudaDevice& device) : device_(device) {}
+  CudaStaging(CudaDevice& device, cuda::Stream stream) : device_(device), stream_(stream) {}
 
-  /// Puts the copy on the compute stream; `from` has been read when it returns. Waits where the ring is full.
+  /// Puts the copy on the stream; `from` has been read when it returns. Waits where the ring is full.
   void upload(cuda::Address to, const void* from, size_t bytes);
 
  private:
@@ -30,6 +30,7 @@ class CudaStaging {
   Block& block_with_room();
 
   CudaDevice& device_;
+  const cuda::Stream stream_;
   std::mutex mutex_;
   std::array<Block, kBlocks> blocks_;
   size_t now_ = 0, used_ = 0;  // the block that is being filled, and how far

@@ -187,15 +187,26 @@ std::string error_of(ErrorKind kind, F f) {
 
 TEST_F(CompileClang, CompileErrorNamesTheKeptSource) {
   const std::string bad = "#include \"kiln_cpu.h\"\nint f() { return undeclared; }\n";
-  const std::vector<CpuSource> sources = {{"good.cpp", axpy_source("g"), {}}, {"bad.cpp", bad, {}}};
+  const std::vector<CpuSource> sources = {
+      {"good.cpp", axpy_source("g"), {}},
+      {"bad.cpp", bad, {}, Prelude::cpu, {{"f", "net.cpp:3 net.cpp:4"}, {"g", ""}}}};
   const std::string what = error_of(ErrorKind::compile, [&] { compile_objects(sources, host_target(), 2); });
   EXPECT_THAT(what, HasSubstr("cpu compiler: bad.cpp does not compile; its source is kept in /"));
+  EXPECT_THAT(what, HasSubstr("\nit computes net.cpp:3 net.cpp:4 (f)\n"));
   EXPECT_THAT(what, HasSubstr("bad.cpp:2:18: error: use of undeclared identifier 'undeclared'"));
   const size_t at = what.find("kept in ") + 8;
   const std::string path = what.substr(at, what.find('\n') - at);
   std::stringstream kept;
   kept << std::ifstream(path).rdbuf();
-  EXPECT_EQ(kept.str(), bad);
+  EXPECT_EQ(kept.str(),
+            "// bad.cpp does not compile.\n"
+            "// Its kernels, and the user's lines that they compute:\n"
+            "//   f: net.cpp:3 net.cpp:4\n"
+            "//   g: no line is known\n"
+            "// Each line has its number in the compiler's log.\n"
+            "#line 1 \"bad.cpp\"\n"
+            "/* 1 */ #include \"kiln_cpu.h\"\n"
+            "/* 2 */ int f() { return undeclared; }\n");
 }
 
 TEST_F(CompileClang, NothingOfTheSystemCanBeIncluded) {

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "ir/base/error.h"
 #include "ir/base/options.h"
@@ -40,6 +42,11 @@ std::string error_of(ErrorKind kind, const std::function<void()>& f) {
   }
   ADD_FAILURE() << "no error";
   return "";
+}
+
+std::string kept_in(const std::string& what) {
+  const size_t at = what.find("kept in ") + 8;
+  return what.substr(at, what.find('\n', at) - at);
 }
 
 class Nvrtc : public ::testing::Test {
@@ -99,10 +106,31 @@ TEST_F(Nvrtc, AnErrorNamesTheFileTheLineAndWhereTheSourceIs) {
   const std::string what = error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1); });
   EXPECT_THAT(what, HasSubstr("cuda compiler: bad.cu does not compile for sm_90a (NVRTC_ERROR_COMPILATION)"));
   EXPECT_THAT(what, HasSubstr("bad.cu(4): error: identifier \"oops\" is undefined"));
-  const size_t at = what.find("kept in ") + 8;
-  const std::string path = what.substr(at, what.find('\n', at) - at);
+  const std::string path = kept_in(what);
   EXPECT_TRUE(std::filesystem::exists(path)) << path;
   std::filesystem::remove(path);
+}
+
+TEST_F(Nvrtc, TheKeptSourceHasTheNumbersOfTheLogAndTheUsersLines) {
+  const CudaKernel kernels[] = {{"bad", 128, 2, 1}, {"worse", 128, 2, 1}};
+  std::vector<CudaModule> modules = {
+      {"bad.cu", kernel_source("bad", "oops();"), "", {std::begin(kernels), std::end(kernels)}}};
+  const KernelLines lines = {{"bad", "net.cpp:3 net.cpp:4"}, {"of another source", "net.cpp:9"}};
+  const std::string what =
+      error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1, nullptr, {}, lines); });
+  const std::string path = kept_in(what);
+  EXPECT_THAT(what, HasSubstr(path + "\nit computes net.cpp:3 net.cpp:4 (bad)\nbad.cu(4): error: "));
+  std::stringstream kept;
+  kept << std::ifstream(path).rdbuf();
+  std::filesystem::remove(path);
+  EXPECT_THAT(kept.str(), HasSubstr("//   bad: net.cpp:3 net.cpp:4\n//   worse: no line is known\n"));
+  EXPECT_THAT(kept.str(), HasSubstr("\n/* 4 */ oops();\n"));
+  EXPECT_THAT(kept.str(), ::testing::Not(HasSubstr("another")));
+  modules[0].source = kept.str();
+  const std::string again =
+      error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1); });
+  std::filesystem::remove(kept_in(again));
+  EXPECT_THAT(again, HasSubstr("bad.cu(4): error: identifier \"oops\" is undefined")) << "as it did";
 }
 
 TEST_F(Nvrtc, TheSecondTimeItComesFromTheCacheWithItsNumbers) {

@@ -9,6 +9,7 @@
 
 #include "codegen/compile_nvrtc.h"
 #include "codegen/program.h"
+#include "codegen/program_entry.h"
 #include "codegen/program_key.h"
 #include "tests/codegen/convolutions.h"
 #include "tests/codegen/cuda_plan.h"
@@ -132,7 +133,7 @@ class ProgramCudaCache : public ::testing::Test {
     return compile_program(g_, {}, parse_cuda_target(arch), {}, &cache, 2, {}, machine_code);
   }
   const std::string folder_ = ::testing::TempDir() + "kiln-program-cuda-test-" + std::to_string(getpid());
-  const Graph g_ = parse_graph(linear("f32", 20, 24, 16, false));
+  Graph g_ = parse_graph(linear("f32", 20, 24, 16, false));
 };
 
 TEST_F(ProgramCudaCache, SourcesNeedNoCompiler) {
@@ -166,6 +167,30 @@ TEST_F(ProgramCudaCache, MachineCodeStartsFromSourcesAndServesTheSimulatedDevice
   const CompiledProgram other = compile(true, "sm_80");
   EXPECT_EQ(other.stats.lower_ms, 0);
   EXPECT_GT(other.stats.compiled, 0);
+}
+
+/// A source is found by its text, whoever's lines it computes: an error names those of this program.
+TEST_F(ProgramCudaCache, ASourceThatDoesNotCompileNamesTheLinesOfTheProgram) {
+  std::string why;
+  if (!nvrtc_available(&why)) GTEST_SKIP() << why;
+  CompiledProgram broken = compile(false);
+  for (CudaModule& m : broken.image.modules) m.source += "oops";
+  DiskCache(folder_, int64_t{1} << 30)
+      .store(kPlanKind, program_key(g_, {}, target(), {}).str(), detail::pack_program(broken));
+  for (const uint32_t line : {3u, 70u}) {
+    g_.nodes.front().origin.loc = SourceLoc("net.cpp", line);
+    g_.nodes.back().origin.loc = SourceLoc("net.cpp", line + 1);
+    try {
+      compile(true);
+      FAIL();
+    } catch (const Error& e) {
+      const std::string want = fmt::format("\nit computes net.cpp:{} net.cpp:{} (", line, line + 1);
+      EXPECT_THAT(e.what(), ::testing::HasSubstr(want));
+      std::string path = std::string(e.what()).substr(std::string_view(e.what()).find("kept in ") + 8);
+      path.resize(path.find('\n'));
+      EXPECT_TRUE(std::filesystem::remove(path)) << path;
+    }
+  }
 }
 
 TEST(ProgramCuda, KeysNameArchitectureAndPrecision) {

@@ -293,7 +293,8 @@ TEST_P(CudaCompile, CheckNumericsNamesTheOp) {
 TEST_P(CudaCompile, PrecisionOfMatmulsIsComparedByTraces) {
   EXPECT_EQ(get_float32_matmul_precision(), "highest");
   EXPECT_ERROR(set_float32_matmul_precision("low"),
-               "invalid: set_float32_matmul_precision (@): got 'low', expected 'highest' or 'high'");
+               "invalid: set_float32_matmul_precision (@): got 'low', expected 'highest', 'high' or "
+               "'medium'");
   const auto f = compile([](const Tensor& x) { return matmul(x, x); }, options());
   const Tensor x = rand({8, 8}).cuda();
   const Floats exact = values(matmul(x, x));
@@ -303,6 +304,10 @@ TEST_P(CudaCompile, PrecisionOfMatmulsIsComparedByTraces) {
   set_float32_matmul_precision("highest");
   expect_near(values(f(x)), exact);
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 5e-3);
+  set_float32_matmul_precision("medium");
+  EXPECT_EQ(get_float32_matmul_precision(), "high") << "no less than what was asked for";
+  EXPECT_EQ(values(f(x)), rounded);
+  set_float32_matmul_precision("highest");
   const auto builds = f.stats().builds;
   ASSERT_EQ(builds.size(), 2u);
   EXPECT_NE(builds[1].reason.find("with float32_matmul_precision 'high' where with 'highest'"),
@@ -316,27 +321,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, CudaCompile, ::testing::Values(How::reference, Ho
                                                                            : "graphs");
                          });
 
-/// One bucket for each layer, backward outside.
-TEST(CudaGraphs, D29_D30_PartitionsAreRecordedOnceInEachDirection) {
-  manual_seed(1);
-  nn::Sequential net;
-  net.emplace_back<nn::Linear>(46, 640);
-  net.emplace_back<nn::ReLU>();
-  net.emplace_back<nn::Linear>(640, 64);
+/// Ten times forward, and backward outside: of two partitions, two forward and two backward graphs.
+CallableStats recorded(nn::Module& net, const SplitOptions& split, const Sizes& x) {
   net.cuda();
   CompileOptions o;
   o.mode = Mode::reduce_overhead;
-  const int64_t cap = 640 * 64 * 4;
-  o.split = SplitOptions{.cap = cap, .first = cap, .ignored = {}};
+  o.split = split;
   const auto f = compile(net, o);
   for (int i = 0; i < 10; ++i) {
     net.zero_grad();
-    sum(f(rand({16, 46}, {.device = kGpu}))).backward();
+    sum(f(rand(x, {.device = kGpu}))).backward();
   }
   const CallableStats stats = f.stats();
-  ASSERT_EQ(stats.builds.size(), 1u);
-  EXPECT_EQ(stats.builds[0].buckets[0].buckets.size(), 2u);
-  ASSERT_EQ(stats.graphs.size(), 4u);
+  EXPECT_EQ(stats.builds.size(), 1u);
+  EXPECT_EQ(stats.graphs.size(), 4u);
   int forward = 0;
   for (const GraphedProgram& g : stats.graphs) {
     EXPECT_EQ(g.recordings, 1) << g.name;
@@ -344,6 +342,34 @@ TEST(CudaGraphs, D29_D30_PartitionsAreRecordedOnceInEachDirection) {
     forward += g.name == "step";
   }
   EXPECT_EQ(forward, 2);
+  return stats;
+}
+
+/// One bucket for each layer.
+TEST(CudaGraphs, D29_D30_PartitionsAreRecordedOnceInEachDirection) {
+  manual_seed(1);
+  nn::Sequential net;
+  net.emplace_back<nn::Linear>(46, 640);
+  net.emplace_back<nn::ReLU>();
+  net.emplace_back<nn::Linear>(640, 64);
+  const int64_t cap = 640 * 64 * 4;
+  const CallableStats stats = recorded(net, {.cap = cap, .first = cap, .ignored = {}}, {16, 46});
+  EXPECT_EQ(stats.builds.at(0).buckets.at(0).buckets.size(), 2u);
+}
+
+/// The model of PyTorch's test with small images, a quarter of its 640 channels and so a sixteenth of its 1
+/// MiB, which the last layer's weight fills.
+TEST(CudaGraphs, D29_ConvolutionsAndBatchNormAreRecordedOnceInEachDirection) {
+  manual_seed(1);
+  nn::Sequential net;
+  net.emplace_back<nn::Conv2d>(46, 160, 3, nn::ConvOptions{.padding = 1, .bias = false});
+  net.emplace_back<nn::BatchNorm2d>(160);
+  net.emplace_back<nn::Conv2d>(160, 160, 1, nn::ConvOptions{.bias = false});
+  const CallableStats stats =
+      recorded(net, {.cap = 25 << 16, .first = 1 << 16, .ignored = {}}, {2, 46, 3, 3});
+  std::vector<int64_t> bytes;
+  for (const BucketTable::Bucket& b : stats.builds.at(0).buckets.at(0).buckets) bytes.push_back(b.bytes);
+  EXPECT_EQ(bytes, (std::vector<int64_t>{264960 + 2 * 640, 102400}));
 }
 
 TEST(Cuda, InferenceHasNoWeightsOfItsOwn) {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "frontend/kiln.h"
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/sim.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -20,6 +24,26 @@ TEST(Transfer, CopiesTheElementsAndTheLayoutBecomesRowMajor) {
   EXPECT_EQ(y.cuda().impl(), y.impl());
   EXPECT_EQ(x.cpu().impl(), x.impl());
   EXPECT_ERROR(Tensor().cuda(), "invalid: to (@): the tensor is undefined");
+}
+
+/// What the GPU has to do meanwhile does not keep a batch from it.
+TEST(Transfer, OfABatchGoesOnWhileTheGpuIsBusy) {
+  CudaDevice& gpu = cuda_device(0);
+  const CudaMemory busy = gpu.allocate(256, "test");
+  const Tensor x = rand({128, 256}), wide = rand({256, 128}).transpose(0, 1);
+  const PinnedMemory back = gpu.allocate_pinned(size_t{128} * 256 * sizeof(float));
+  gpu.synchronize();
+  for (const Tensor& t : {x, wide}) {
+    for (unsigned char i = 0; i < 20; ++i) gpu.fill(busy.address(), i, 256);
+    const Tensor there = t.cuda();
+    const auto from = reinterpret_cast<cuda::Address>(there.data_ptr<float>());
+    // In no order with the compute stream: the simulated device finds fault with it if the upload was there.
+    gpu.copy_to_host(back.data(), from, back.bytes(), gpu.uploads());
+    gpu.synchronize(gpu.uploads());
+    EXPECT_GE(cuda::sim::pending_work(0), 20u);
+    EXPECT_EQ(std::memcmp(back.data(), t.contiguous().data_ptr<float>(), back.bytes()), 0);
+    EXPECT_EQ(values(there), values(t)) << "which runs what the compute stream had";
+  }
 }
 
 TEST(Transfer, CastsOnTheWay) {

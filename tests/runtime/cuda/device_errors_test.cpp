@@ -89,6 +89,19 @@ TEST_F(DeviceErrors, AFailureOfTheDeviceIsSaidOnceInFullAndThenBriefly) {
             before);
 }
 
+TEST_F(DeviceErrors, LongPlacesAreCutBetweenLines) {
+  CudaDevice device(fake_driver(), 0);
+  const std::string one(150, 'n');
+  std::string many = "net.cpp:1000";
+  for (int i = 1001; i < 1020; ++i) many += " net.cpp:" + std::to_string(i);
+  for (const std::string& place : {one, many})
+    device.launch({.blocks = 1, .threads = 32, .name = "k", .place = place.c_str()}, device.compute());
+  fake().fails["cuStreamSynchronize"] = cuda::kIllegalAddress;
+  const std::string what = error_of([&] { device.synchronize(device.compute()); });
+  EXPECT_THAT(what, ::testing::HasSubstr(": k (" + many.substr(0, many.find(" net.cpp:1009")) + "), k (" +
+                                         one + ") (hint: "));
+}
+
 TEST_F(DeviceErrors, ALaunchThatFailsNamesKernelAndLine) {
   CudaDevice device(fake_driver(), 0);
   fake().fails["cuLaunchKernel"] = cuda::kLaunchOutOfResources;
@@ -108,11 +121,13 @@ TEST_F(DeviceErrors, OutOfMemorySaysWhoHoldsIt) {
   const CudaMemory b = device.allocate(size_t{20} << 20, "arena of step (train.cpp:22)");
   CudaMemory c = device.allocate(size_t{20} << 20, "arena of step (train.cpp:22)");
   device.count_graphs(2);
+  device.set_graph_caps({.per_plan = 8, .bytes = size_t{1} << 30});
   EXPECT_EQ(
       error_of([&] { device.allocate(size_t{15} << 20, "outputs"); }),
       "cuda:0: out of memory; asked for 15.0 MiB for outputs, got 14.0 MiB free of 64.0 MiB, with 50.0 "
       "MiB in use: arena of step (train.cpp:22) 40.0 MiB, parameters 10.0 MiB; the pool has 50.0 MiB of "
-      "the device, 2 CUDA graphs (hint: a smaller batch needs less; another process may hold the rest)");
+      "the device, 2 CUDA graphs 0.0 MiB (at most 8 of a program, and 1024.0 MiB but for programs with "
+      "collectives) (hint: a smaller batch needs less; another process may hold the rest)");
   EXPECT_EQ(fake().trimmed, 1u) << "and has first tried with what was left over";
   EXPECT_THAT(error_of([&] { device.allocate(SIZE_MAX, "a mistake"); }),
               ::testing::HasSubstr("out of memory"));

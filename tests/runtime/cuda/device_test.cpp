@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -31,6 +32,64 @@ TEST_F(Device, UploadsMayBeChangedAtOnce) {
     device().copy_to_host(values.data(), memory[round].address(), values.size() * 4);
     for (size_t i = 0; i < values.size(); i += 1013) ASSERT_EQ(values[i], round + i);
   }
+}
+
+/// Work on the compute stream that has yet to run.
+class Uploads : public Device {
+ protected:
+  static constexpr size_t kFloats = CudaDevice::kSmallUpload / sizeof(float);
+  void keep_busy(const CudaMemory& memory) {
+    for (unsigned char i = 0; i < kWorks; ++i) device().fill(memory.address(), i, memory.bytes());
+  }
+  CudaMemory upload(const std::vector<float>& x) { return device().upload(x.data(), x.size() * 4, "test"); }
+  size_t left() {
+    device().synchronize(device().uploads());
+    return cuda::sim::pending_work(0);
+  }
+  static constexpr size_t kWorks = 50;
+};
+
+TEST_F(Uploads, OfABatchGoOnWhileTheComputeStreamIsBusy) {
+  const CudaMemory busy = room(1000), out = room(kFloats);
+  device().synchronize();
+  keep_busy(busy);
+  const std::vector<float> want = ramp(kFloats, 1);
+  std::vector<float> x = want;
+  const CudaMemory a = upload(x);
+  x.assign(kFloats, 0);
+  // What the compute stream gets later waits for it, and it has been made where uploads are: the simulated
+  // device finds fault with both copies if that is not so.
+  device().copy_on_device(out.address(), a.address(), a.bytes());
+  const PinnedMemory there = device().allocate_pinned(a.bytes());
+  device().copy_to_host(there.data(), a.address(), a.bytes(), device().uploads());
+  EXPECT_GE(left(), kWorks) << "nothing that the compute stream had is done";
+  EXPECT_EQ(std::memcmp(there.data(), want.data(), a.bytes()), 0);
+  EXPECT_EQ(get(out), want);
+}
+
+TEST_F(Uploads, SmallOnesAreInTheOrderOfTheComputeStream) {
+  const CudaMemory busy = room(1000);
+  device().synchronize();
+  keep_busy(busy);
+  const CudaMemory a = upload(ramp(kFloats - 1, 1));
+  EXPECT_GE(left(), kWorks + 1) << "the copy waits as well";
+  EXPECT_EQ(get(a), ramp(kFloats - 1, 1));
+  EXPECT_FALSE(upload({}));
+}
+
+/// Or a host far ahead of its device would fill the memory with batches.
+TEST_F(Uploads, AreNoMoreThanAFewAheadOfTheComputeStream) {
+  const CudaMemory busy = room(1000);
+  device().synchronize();
+  const std::vector<float> x = ramp(kFloats, 1);
+  for (size_t i = 0; i < CudaDevice::kUploadsAhead + 1; ++i) {
+    upload(x);  // given back at once, by the compute stream
+    keep_busy(busy);
+  }
+  EXPECT_GE(left(), (CudaDevice::kUploadsAhead + 1) * kWorks);
+  upload(x);
+  EXPECT_LT(left(), (CudaDevice::kUploadsAhead + 1) * kWorks) << "the first step must have run";
+  EXPECT_GE(left(), CudaDevice::kUploadsAhead * kWorks);
 }
 
 TEST_F(Device, MemoryIsOrderedByTheComputeStream) {

@@ -251,15 +251,21 @@ TEST_F(Graphs, PlansShareOneBlock) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("CUDA graphs 0.0 MiB"));
-    EXPECT_THAT(e.what(), HasSubstr(", 3 CUDA graphs (hint:"));
+    EXPECT_THAT(e.what(), HasSubstr(", 3 CUDA graphs 0.0 MiB (at most 8 of a program, and 1024.0 MiB but for "
+                                    "programs with collectives) (hint:"));
   }
 }
 
-TEST_F(Graphs, APlanThatNeedsTooMuchRunsPlainly) {
+TEST_F(Graphs, APlanThatNeedsTooMuchRunsPlainlyAndSaysSoOnce) {
   const std::vector<float> x = ramp(100, 1);
   CudaExecutable exe(step(100), kernels(), device(), options(512));
   const CudaMemory mx = put(x), state = put(x), y = room(100);
+  ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) call(exe, mx.address(), state.address(), y.address(), 1.0f);
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "kiln warning: cuda:0: a graph of step (train.cpp:5) would need 768 bytes beside others, more than "
+      "the 512 allowed; it runs without\n");
   EXPECT_EQ(get(y), flipped(x, 1.0f));
   EXPECT_EQ(get(state), plus(x, 3));
   EXPECT_EQ(exe.graph_stats().recordings, 0);
@@ -386,7 +392,47 @@ TEST_F(Graphs, AFailureInAReplayNamesTheGraph) {
     what = e.what();
   }
   EXPECT_THAT(what, HasSubstr("planned failure of a launch: kernel '"));
-  EXPECT_THAT(what, HasSubstr("last launches, the latest first: graph of step (train.cpp:5), graph of step"));
+  EXPECT_THAT(what, HasSubstr("last launches, the latest first: graph of step (train.cpp:5) [3 launches, the "
+                              "latest first: flip_row, bump_row, add_scalar_row], graph of step"));
+}
+
+/// As a GPU has it: nothing but an error, after all calls have returned.
+TEST_F(Graphs, AFailureInAReplayNamesItsKernelsAndLinesByItself) {
+  cuda::Driver silent = cuda::simulated_driver();
+  silent.fault = [] { return std::string(); };
+  CudaDevice gpu(silent, 0);
+  const CudaMemory state = put(ramp(100, 1));
+  device().synchronize();
+  PlanBuilder b;
+  const int32_t s = b.external("state", 400);
+  CudaOptions lines = options();
+  for (int i = 0; i < 40; ++i) {
+    b.launch("bump", {s}, 100);
+    lines.places.push_back(fmt::format("net.cpp:{}", 100 + i / 2));
+  }
+  lines.places.back() = "net.cpp:7 net.cpp:8";
+  CudaExecutable exe(b.plan, kernels(), gpu, lines);
+  void* const externals[] = {state.data()};
+  const auto run = [&] { exe.run({.externals = externals, .outputs = {}, .scalars = {}, .symbols = {}}); };
+  for (int i = 0; i < 3; ++i) run();
+  gpu.synchronize();
+  cuda::sim::fail_launch(5);
+  std::string what;
+  try {
+    run();
+    gpu.synchronize();
+  } catch (const Error& e) {
+    what = e.what();
+  }
+  EXPECT_THAT(what, ::testing::Not(HasSubstr("planned failure")));
+  EXPECT_THAT(what,
+              HasSubstr("; last launches, the latest first: graph of step (train.cpp:5) [40 launches, the "
+                        "latest first: bump_row (net.cpp:7 net.cpp:8), bump_row (net.cpp:119), bump_row "
+                        "(net.cpp:118), "));
+  EXPECT_THAT(what, HasSubstr(", bump_row (net.cpp:105) and 10 before them], graph of step (train.cpp:5), "
+                              "graph of step (train.cpp:5), bump_row (net.cpp:7 net.cpp:8), bump_row "
+                              "(net.cpp:119), bump_row (net.cpp:118), "));
+  EXPECT_THROW(device().synchronize(), Error);  // it is one device
 }
 
 TEST_F(Graphs, OthersMayWaitForTheDeviceWhileAThreadRecords) {
