@@ -127,7 +127,8 @@ TEST(CudaEager, TensorsOnDifferentDevicesDoNotMeet) {
       cat({a, b}),
       "invalid: cat (@): the tensors are on different devices; got f32[2] on cuda:0 and f32[2] 'bias' on "
       "cpu (move one, e.g. with .to(Device::cuda(0)))");
-  EXPECT_ERROR(b.add_(a), "invalid: add_ (@): f32[2] on cuda:0 does not go into f32[2] (move it with .to())");
+  EXPECT_ERROR(b.add_(a),
+               "invalid: add_ (@): other f32[2] on cuda:0 does not go into self f32[2] (move it with .to())");
   EXPECT_ERROR(b.set_grad(a), "invalid: set_grad (@): got f32[2] on cuda:0, expected f32[2]");
 }
 
@@ -138,7 +139,7 @@ TEST(CudaEager, NumbersOfTheCpuMeetTensorsOfTheGpu) {
   EXPECT_EQ((s - x).device(), kGpu);
   EXPECT_EQ(values(where(gt(x, 1.5), s, x)), (Floats{1, 3}));
   EXPECT_ERROR(s.add_(full({}, 1.0, {.device = kGpu})),
-               "invalid: add_ (@): f32[] on cuda:0 does not go into f32[] (move it with .to())");
+               "invalid: add_ (@): other f32[] on cuda:0 does not go into self f32[] (move it with .to())");
   s.requires_grad_();
   (x * s).sum().backward();
   EXPECT_EQ(s.grad().device(), Device::cpu());
