@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostKernelName = 44;
+constexpr const char* kUnits[] = {"f32", "f64", "tf32", "half"};  // MathUnit
 
 const CudaKernel* kernel_named(const KernelImage& image, const std::string& symbol) {
   for (const CudaModule& m : image.modules)
@@ -26,13 +27,23 @@ const CudaKernel* kernel_named(const KernelImage& image, const std::string& symb
   return nullptr;
 }
 
-/// The units that a launch computes with.
-MathUnit unit_of(const Plan& plan, const Launch& l, const std::string& ops, bool tf32) {
+/// The units that a launch computes with: tensor cores, where it multiplies matrices of halves, or of f32
+/// that may be rounded to tf32.
+MathUnit unit_of(const Graph& g, const Plan& plan, const Launch& l, bool tf32) {
   for (const int32_t b : l.buffers)
     if (plan.buffers[static_cast<size_t>(b)].dtype == DType::f64 &&
         plan.buffers[static_cast<size_t>(b)].kind != BufferKind::scalar)
       return MathUnit::f64;
-  return tf32 && ops.find("dot_general") != std::string::npos ? MathUnit::tf32 : MathUnit::f32;
+  MathUnit unit = MathUnit::f32;
+  if (l.profile < 0) return unit;
+  for (const int32_t n : plan.profile[static_cast<size_t>(l.profile)].sources) {
+    const Node& node = g.nodes[static_cast<size_t>(n)];
+    if (node.op != op("dot_general")) continue;
+    const DType t = g.type(node.in[0]).dtype;
+    if (t == DType::bf16 || t == DType::f16) return MathUnit::half;
+    if (tf32 && t == DType::f32) unit = MathUnit::tf32;
+  }
+  return unit;
 }
 
 }  // namespace
@@ -81,7 +92,8 @@ void CudaExplained::judge(CudaRow& r, const Launch& l) const {
   const Occupancy here = occupancy(block, target_);
   r.occupancy = here.share;
   r.limit = here.limit;
-  const MathUnit unit = unit_of(plan_.plan(), l, r.ops, options_.tf32);
+  const MathUnit unit = unit_of(program_.graph, plan_.plan(), l, options_.tf32);
+  r.unit = kUnits[static_cast<size_t>(unit)];
   for (size_t i = 0; i < gpu_specs().size(); ++i) {
     const GpuSpec& gpu = gpu_specs()[i];
     const Occupancy there = occupancy(block, parse_cuda_target(gpu.arch));
@@ -172,6 +184,7 @@ Json CudaExplained::json() const {
                                {"limit", r.limit},
                                {"bytes", r.bytes},
                                {"flops", r.flops},
+                               {"unit", r.unit},
                                {"bound", r.bound},
                                {"us", by_gpu(r.us)}});
   out["collectives"] = plan_.collectives_json();

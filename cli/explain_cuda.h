@@ -22,6 +22,7 @@ struct CudaRow : LaunchFacts {
   std::string limit;       ///< of the occupancy
   std::vector<double> us;  ///< on each GPU of gpu_specs()
   std::string bound;       ///< on the GPU of the target's own architecture, else the last
+  std::string unit = "-";  ///< that computes: f32, f64, tf32 or half
 };
 
 /// A program compiled for a GPU architecture, its sizes known.

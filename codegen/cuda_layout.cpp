@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/wide_access.h"
 #include "ir/base/error.h"
 
 namespace kiln::detail {
@@ -28,59 +29,11 @@ int power_of_two(int64_t n, int64_t least, int64_t most) {
 int last_axis(const loop::Kernel& k) { return static_cast<int>(k.axes.size()) - 1; }
 bool has_columns(const loop::Kernel& k) { return !k.axes.empty() && k.axes.back().role == AxisRole::col; }
 
-/// Finds the most elements along one axis that every access of neighbours is aligned for.
-class Width {
- public:
-  Width(const loop::Kernel& k, int axis) : k_(k), axis_(axis) {}
-  /// Takes an access into account if lanes walk neighbours.
-  void access(const Instr& i) {
-    if (!walks_neighbours(i)) return;
-    fit(i.param);
-    while (most_ > 1 && !aligned(i, most_)) most_ /= 2;
-  }
-  /// One place for each column, from a multiple of the columns on.
-  void columns(const Instr& i) {
-    fit(i.param);
-    while (most_ > 1 && !divisible(k_.axes.back().extent, most_)) most_ /= 2;
-  }
-  int get() const { return any_ ? most_ : 1; }
-
- private:
-  /// No more than 16 bytes at once of the widest element.
-  void fit(int param) {
-    any_ = true;
-    most_ = std::min(most_, 16 / static_cast<int>(dtype_size(k_.params[static_cast<size_t>(param)].dtype)));
-  }
-  bool walks_neighbours(const Instr& i) const {
-    bool neighbours = false;
-    for (const loop::IndexTerm& t : i.index.terms) {
-      if (t.value >= 0 && (k_.body[static_cast<size_t>(t.value)].axes >> axis_ & 1)) return false;
-      neighbours |= t.axis == axis_ && t.stride.is(1);
-    }
-    return neighbours;
-  }
-  bool aligned(const Instr& i, int64_t w) const {
-    if (!divisible(i.index.offset, w)) return false;
-    if (i.kind == InstrKind::fold && !divisible(i.step, w)) return false;
-    return std::all_of(i.index.terms.begin(), i.index.terms.end(),
-                       [&](const loop::IndexTerm& t) { return t.axis == axis_ || divisible(t.stride, w); });
-  }
-
-  const loop::Kernel& k_;
-  const int axis_;
-  int most_ = 8;
-  bool any_ = false;
-};
-
-bool is_access(const Instr& i) {
-  return i.kind == InstrKind::load || i.kind == InstrKind::fold || i.kind == InstrKind::store;
-}
-
 int choose_width(const loop::Kernel& k, const RowSchedule& schedule) {
   if (!has_columns(k)) return 1;
-  Width width(k, last_axis(k));
+  AlignedWidth width(k, last_axis(k));
   for (const Instr& i : k.body) {
-    if (is_access(i)) width.access(i);
+    width.access(i);
     if (i.kind == InstrKind::partial && i.by_col) width.columns(i);
   }
   int w = width.get();
@@ -327,15 +280,6 @@ class Choice {
 };
 
 }  // namespace
-
-int aligned_width(const loop::Kernel& k, AxisRole along, int in_registers) {
-  const int axis = k.axis_begin(along);
-  if (axis == k.axis_end(along)) return 1;
-  Width width(k, axis);
-  for (const Instr& i : k.body)
-    if (is_access(i) && i.param != in_registers) width.access(i);
-  return width.get();
-}
 
 CudaLayout choose_cuda_layout(const loop::Kernel& k, const CudaTarget& target, const RowSchedule& schedule) {
   return Choice(k, target, schedule).choose();

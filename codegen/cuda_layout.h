@@ -41,8 +41,4 @@ CudaLayout choose_cuda_layout(const loop::Kernel& k, const CudaTarget& target, c
 /// Of one that is: `steps` chunks of each of `rows` threads.
 CudaLayout choose_flat_layout(const loop::Kernel& k, const RowSchedule& schedule);
 
-/// Most elements along the axis of this role, at least one, that every access of a region of rows and columns
-/// is aligned for; parameter `in_registers` (-1: none) is not looked at.
-int aligned_width(const loop::Kernel& k, loop::AxisRole along, int in_registers);
-
 }  // namespace kiln::detail

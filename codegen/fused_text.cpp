@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/fused_text.h"
 
-#include "codegen/cuda_layout.h"
+#include "codegen/wide_access.h"
 
 namespace kiln::detail {
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kiln explain`: the exact text for a small program, buckets, host reads, and JSON that adds up."""
 import json
+import os
 import sys
 
 sys.dont_write_bytecode = True
@@ -13,7 +14,7 @@ stage 2: evaluate for x86-64-v3, 2 threads
   ops by region: 2 mul
   plan: 1 launch of 1 kernel in 1 phase
          launch  tasks       bytes         FLOP         us  bound by    lines
-      0  mul         1        16 B       2 FLOP      0.001  memory      train.cpp:50
+      0  mul         1        16 B       2 FLOP      0.001  memory      train.cpp:55
   memory: scalar 8 B, captured 4 B, handed out 4 B, arena 0 B, scratch 0 B a thread, constants 0 B
     largest: #0 (scalar) 8 B, #0 (external) 4 B, #0 (output) 4 B
   at least 0.001 us, at 20.0 GB/s and 40.0 GFLOP/s, which are assumed (--measure: what this machine does)
@@ -34,10 +35,10 @@ class Explain(tools.WithFolder):
         out = self.explain(job)
         self.assertEqual([line.split(" for ")[0] for line in out.splitlines() if line.startswith("stage")],
                          ["stage 0: train", "stage 1: evaluate", "stage 2: evaluate"])
-        self.assertIn("  ends at host read train.cpp:50, which costs 4 B: what it hands out\n", out)
+        self.assertIn("  ends at host read train.cpp:55, which costs 4 B: what it hands out\n", out)
         self.assertIn(" AdamW.step", out)
         self.assertIn("fc1.weight (external) 2.0 KiB", out)
-        self.assertIn(" of relu at train.cpp:22 (arena) 1.0 KiB", out)
+        self.assertIn(" of relu at train.cpp:24 (arena) 1.0 KiB", out)
         self.assertEqual(out, self.explain(job), "and again")
         # 8 rows of 16 times 32 columns, twice, are most of the first launch's FLOPs.
         train = json.loads(self.explain(job, "--json"))[0]
@@ -135,6 +136,20 @@ class Explain(tools.WithFolder):
         self.assertGreaterEqual(gpu["launches"][0]["flops"], 2 * 8 * 16 * 32)
         for name, us in gpu["predicted"]["us"].items():
             self.assertAlmostEqual(us, sum(r["us"][name] for r in gpu["launches"]))
+
+    def test_products_of_halves_are_for_tensor_cores(self):
+        def units(*how):
+            job = self.path("products.kiln")
+            self.train("64", *how, KILN_RECORD=job)
+            out = self.good("explain", job, "--target", "sm_90a", "--program", "0", "--json",
+                            KILN_CUDA_PATH=self.path("nowhere"))
+            os.remove(job)
+            rows = json.loads(out)[0]["launches"]
+            return [{r["unit"] for r in rows if ("dot_general" in r["ops"]) == product}
+                    for product in (True, False)]
+
+        self.assertEqual(units(), [{"f32"}, {"f32"}])
+        self.assertEqual(units("autocast"), [{"half"}, {"f32"}])
 
     def test_what_is_for_cpus_alone(self):
         job, _ = self.record()

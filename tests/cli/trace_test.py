@@ -19,7 +19,7 @@ class Trace(tools.WithFolder):
         self.assertEqual({e["pid"] for e in events}, {pid})
         self.assertEqual(events[0]["args"]["name"], f"cli_train (pid {pid})")
         calls = [(e["name"], e["args"]["call"]) for e in events if e.get("cat") == "call"]
-        step, evaluate = "train (train.cpp:37)", "evaluate (train.cpp:46)"  # the latter stops at a host read
+        step, evaluate = "train (train.cpp:41)", "evaluate (train.cpp:51)"  # the latter stops at a host read
         self.assertEqual(calls, [(step, 1), (step, 2), (step, 3), (evaluate, 1), (evaluate, 1)])
         inside = [e for e in events if e.get("cat") == "kernel"]
         self.assertTrue(all(e["args"]["bytes"] >= 0 for e in inside))

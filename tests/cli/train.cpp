@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training run for the tests of the program `kiln`: a small network with AdamW, three steps and one
-// evaluation, on request as a world of one rank. Prints one line of JSON: the losses, exactly, and what each
-// build cost. Usage: cli_train [WIDTH [ddp|bf16]], where bf16 is a world whose gradients are sent so.
+// evaluation. Prints one line of JSON: the losses, exactly, and what each build cost.
+// Usage: cli_train [WIDTH [ddp|bf16|autocast|cuda]]: as a world of one rank; so, with gradients sent as bf16;
+// with products of bf16; on a GPU.
 #include <fmt/format.h>
 
+#include "frontend/amp.h"
 #include "frontend/functional.h"
 #include "frontend/kiln.h"
 #include "frontend/nn/distributed_data_parallel.h"
@@ -23,20 +25,23 @@ class Net : public kiln::nn::Module {
   kiln::nn::Linear fc1, fc2;
 };
 
-int run(int64_t width, const std::string& world) {
+int run(int64_t width, const std::string& how) {
+  const kiln::Device device = how == "cuda" ? kiln::Device::cuda() : kiln::Device::cpu();
   kiln::manual_seed(1);
   Net net(width);
+  net.to(device);
   std::unique_ptr<kiln::nn::DistributedDataParallel> parallel;
   kiln::nn::DistributedDataParallelOptions options;
-  if (world == "bf16") options.compression = kiln::nn::GradientCompression::bf16;
-  if (!world.empty())
+  if (how == "bf16") options.compression = kiln::nn::GradientCompression::bf16;
+  if (how == "ddp" || how == "bf16")
     parallel = std::make_unique<kiln::nn::DistributedDataParallel>(
         net, kiln::make_local_groups(1, kiln::Seconds(30))[0], options);
   kiln::optim::AdamW optimizer(net.parameters(), {.lr = 1e-2});
-  const kiln::Tensor x = kiln::randn({8, 16}), target = kiln::randn({8, 4});
+  const kiln::Tensor x = kiln::randn({8, 16}).to(device), target = kiln::randn({8, 4}).to(device);
   auto step = kiln::compile(
       [&] {
         optimizer.zero_grad();
+        const kiln::autocast cast(kiln::DType::bf16, how == "autocast");
         const kiln::Tensor loss = kiln::mse_loss(parallel ? (*parallel)(x) : net(x), target);
         loss.backward();
         optimizer.step();

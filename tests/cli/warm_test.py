@@ -139,6 +139,32 @@ class Warm(tools.WithFolder):
         self.assertEqual((status, err), (2, "kiln: warm: --tune fast measures on the CPU that runs; got "
                                             "--target sm_80\n"))
 
+    def test_then_a_simulated_gpu_finds_the_plans(self):
+        job, _ = self.record()
+        self.skip_without_nvrtc(job)
+        gpu = {"KILN_CUDA_DRIVER": "sim"}
+        cold, err = self.train("32", "cuda", cache=self.path("cold"), **gpu)
+        self.assertEqual(err, "")
+        plans = {name for name in self.files(self.path("cold")) if name.startswith("plan/")}
+        self.assertEqual(len(plans), 3)
+        report = json.loads(self.good("warm", job, "--target", "sm_90a", "--json"))
+        self.assertEqual((report["compiled"], report["failed"]), (3, 0))
+        warmed = self.files()
+        # Sources, which the simulated GPU asks for, and sources with machine code.
+        self.assertEqual(len([name for name in warmed if name.startswith("plan/")]), 6)
+        self.assertLessEqual(plans, set(warmed))
+        # A run that found no plan would make one; this one makes what stands for machine code there, once.
+        for compiles in (True, False):
+            warm, err = self.train("32", "cuda", **gpu)
+            self.assertEqual((err, warm["losses"]), ("", cold["losses"]))
+            after = self.files()
+            self.assertEqual({n: after[n] for n in warmed}, warmed)
+            made = {name.split("/")[0] for name in set(after) - set(warmed)}
+            self.assertNotIn("plan", made)
+            self.assertNotIn("cubin", made)
+            self.assertEqual([b["compiled"] > 0 for b in warm["builds"]], [compiles] * 2)
+        self.assertEqual([(b["cached"], b["compiled"]) for b in warm["builds"]], [(True, 0)] * 2)
+
     def test_a_bar_on_a_terminal(self):
         job, _ = self.record()
         ours, theirs = pty.openpty()

@@ -29,14 +29,18 @@ std::string shared_text(const Plan& p) {
     s += fmt::format("{} {} {} {} {}\n", static_cast<int>(b.kind), dtype_name(b.dtype), b.index, dim(b.bytes),
                      b.name);
   }
-  for (const Launch& l : p.launches) {
+  for (size_t at = 0; at < p.launches.size(); ++at) {
+    const Launch& l = p.launches[at];
+    if (static_cast<int32_t>(at) == p.guarded_from) s += "guarded from here\n";
     const ProfileRow& row = p.profile[static_cast<size_t>(l.profile)];
     const bool split =
         std::any_of(l.buffers.begin(), l.buffers.end(), [&](int32_t b) { return number[b] < 0; });
     if (split) continue;  // one launch here may be two there
-    s += fmt::format("{} {}", static_cast<int>(l.kind), row.ops);
-    for (const int32_t b : l.buffers) s += fmt::format(" b{}", number[b]);
-    s += fmt::format(" {} bytes {} flops\n", dim(row.bytes), dim(row.flops));
+    s += fmt::format("{}{} {}", l.barrier_before ? "barrier, " : "", static_cast<int>(l.kind), row.ops);
+    for (size_t i = 0; i < l.buffers.size(); ++i)
+      s += fmt::format(" b{}+{}", number[l.buffers[i]], l.start(i));
+    s += fmt::format(" writes {}, {} parts, {} bytes {} flops\n", fmt::join(l.writes, " "), l.parts.size(),
+                     dim(row.bytes), dim(row.flops));
   }
   for (const int32_t g : p.guards) s += fmt::format("guard b{}\n", number[g]);
   return s;
@@ -97,7 +101,8 @@ TEST(KernelWriter, SourcesForCudaSayWhatALaunchMustKnow) {
 }
 
 TEST(KernelWriter, WhatTargetsShareNamesNone) {
-  for (const char* name : {"source_values", "source_region", "source_phases", "source_kernel"})
+  for (const char* name :
+       {"source_values", "source_region", "source_phases", "source_kernel", "fused_text", "wide_access"})
     for (const char* ending : {".h", ".cpp"}) {
       const std::string path = fmt::format("codegen/{}{}", name, ending);
       std::stringstream text;

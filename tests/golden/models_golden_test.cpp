@@ -38,8 +38,9 @@ std::string run(const Json& j, bool compiled) {
   if (!compiled) return train(*model, j, step);
   auto f = compile(step, compile_options());
   const std::string d = train(*model, j, f);
-  const size_t builds = f.stats().builds.size();
-  return d.empty() && builds != 1 ? fmt::format("{} builds, expected 1", builds) : d;
+  const CallableStats stats = f.stats();
+  if (d.empty() && stats.builds.size() != 1) return fmt::format("{} builds, expected 1", stats.builds.size());
+  return d.empty() ? unrecorded(stats) : d;
 }
 
 }  // namespace

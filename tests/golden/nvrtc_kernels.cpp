@@ -32,14 +32,6 @@ std::string first_lines(const std::string& error) {
   return error.substr(0, end);
 }
 
-/// Whether it computes in the types that there are no kernels for.
-bool uses_halves(const Graph& g) {
-  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
-    const DType t = g.type(n.out).dtype;
-    return t == DType::f16 || t == DType::bf16;
-  });
-}
-
 /// The kernels for one architecture.
 class Kernels {
  public:
@@ -75,7 +67,6 @@ class Kernels {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     fmt::print("{}: {} kernels of {} programs in {:.1f} s: {} refused, {} with spills\n", arch_, compiled_,
                programs_, seconds.count(), refused_.size(), spilled_.size());
-    for (const std::string& line : without_) fmt::print("  no kernels: {}\n", line);
     for (const std::string& line : spilled_) fmt::print("  {}\n", line);
     for (const std::string& line : refused_) fmt::print("{}\n", line);
     return refused_.empty();
@@ -88,12 +79,7 @@ class Kernels {
     if (texts_.insert(k.text).second) sources_.push_back(std::move(k));
   }
   void add(const Graph& g, const std::vector<ExternalLayout>& layouts, const LowerOptions& options) {
-    try {
-      for (KernelSource& k : lower(g, layouts, target_, options).kernels) add(std::move(k));
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::unsupported || !uses_halves(g)) throw;
-      without_.insert(e.what());
-    }
+    for (KernelSource& k : lower(g, layouts, target_, options).kernels) add(std::move(k));
   }
 
   void compile(std::span<const KernelSource> sources) {
@@ -121,7 +107,7 @@ class Kernels {
 
   const std::string arch_;
   const Target target_;
-  std::set<std::string> texts_, without_;
+  std::set<std::string> texts_;
   std::vector<KernelSource> sources_;
   size_t programs_ = 0;
   std::mutex mutex_;  // of what follows

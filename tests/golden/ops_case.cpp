@@ -94,7 +94,7 @@ std::string run_ops_compiled(const Json& j) {
     const std::string again = check(c, f());
     if (!again.empty()) return fmt::format("{} call: {}", call, again);
   }
-  return "";
+  return unrecorded(f.stats());
 }
 
 }  // namespace kiln::golden

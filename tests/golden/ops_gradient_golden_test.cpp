@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each row of ops.json with a gradient, in f64: what backward gives against differences of the forward, for a
-// few elements of each tensor and along one direction that moves them all.
+// few elements of each tensor and along one direction that moves them all. Eagerly; and compiled on a GPU and
+// where programs are recorded, which a plain run leaves to ops_golden_test.
 #include <algorithm>
 #include <cmath>
 
+#include "frontend/compile.h"
 #include "frontend/ops.h"
+#include "ir/base/options.h"
+#include "tests/golden/mode.h"
 #include "tests/golden/ops_row.h"
 
 namespace kiln::golden {
@@ -120,10 +124,11 @@ std::string check_gradients(const Json& row, const std::map<std::string, Numbers
   return d.empty() ? "" : "along a direction: " + d;
 }
 
-std::string compare_gradients(const Json& row) {
+std::string compare_gradients(const Json& row, bool compiled) {
   if (row["upstream"].empty()) throw Exempt("no gradient");
   const OpsRow c = prepare_at(row, {});
-  forward_backward(c, upstreams(row));
+  const auto step = [&, upstream = upstreams(row)] { return forward_backward(c, upstream); };
+  compiled ? compile(step, compile_options())() : step();
   std::map<std::string, Numbers> grads;
   for (const Json& entry : row["tensors"]) {
     const std::string name = entry["arg"].get<std::string>();
@@ -134,12 +139,12 @@ std::string compare_gradients(const Json& row) {
   return check_gradients(row, grads);
 }
 
-std::string run(const Json& row, bool) {
+std::string run(const Json& row, bool compiled) {
   const auto left = std::find_if(std::begin(kLeft), std::end(kLeft),
                                  [&](const Left& l) { return l.id == row["id"].get<std::string>(); });
-  if (left == std::end(kLeft)) return compare_gradients(row);
+  if (left == std::end(kLeft)) return compare_gradients(row, compiled);
   try {
-    if (!compare_gradients(row).empty()) throw Exempt(std::string(left->why));
+    if (!compare_gradients(row, compiled).empty()) throw Exempt(std::string(left->why));
   } catch (const Error&) {
     throw Exempt(std::string(left->why));
   }
@@ -150,5 +155,8 @@ std::string run(const Json& row, bool) {
 }  // namespace kiln::golden
 
 int main(int argc, char** argv) {
-  return kiln::golden::ops_main("gradient", argc, argv, {false}, kiln::golden::run);
+  std::vector<bool> modes = {false};
+  if (kiln::option("KILN_TEST_DEVICE") != "cpu" || !kiln::option("KILN_RECORD").empty())
+    modes.push_back(true);
+  return kiln::golden::ops_main("gradient", argc, argv, modes, kiln::golden::run);
 }

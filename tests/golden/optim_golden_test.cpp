@@ -69,7 +69,8 @@ template <typename F>
 std::string as_mode(bool compiled, F step, const Json& losses) {
   if (!compiled) return run_losses(losses, step);
   auto f = compile(step, compile_options());
-  return run_losses(losses, f);
+  const std::string d = run_losses(losses, f);
+  return d.empty() ? unrecorded(f.stats()) : d;
 }
 
 std::string run_optimizer(const Json& file, const Json& j, bool compiled) {
@@ -162,8 +163,9 @@ std::string run_schedule(const Json& file, const Json& j, bool compiled) {
     else step();
     schedule.step(j.contains("metrics") ? number(j["metrics"][i]) : 0);
   }
-  const size_t builds = compiled_step.stats().builds.size();
-  return builds == (compiled ? 1 : 0) ? "" : fmt::format("{} builds", builds);
+  const CallableStats stats = compiled_step.stats();
+  if (stats.builds.size() != (compiled ? 1 : 0)) return fmt::format("{} builds", stats.builds.size());
+  return unrecorded(stats);
 }
 
 std::string run(const Json& file, const Json& j, bool compiled) {

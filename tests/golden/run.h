@@ -19,7 +19,7 @@ Values values_of(const Tensor& t);
 struct Value;
 Value value_of(const Json& j);
 
-/// A check that does not apply to a case, and why.
+/// A check that does not apply to a case, or a case to a test, and why.
 struct Exempt : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -7,6 +7,7 @@
 #include "ir/base/error.h"
 #include "ir/base/intrinsics.h"
 #include "tests/codegen/prelude/cuda_words.h"
+#include "tests/codegen/prelude/cuda_words_list.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -66,10 +67,7 @@ std::vector<Named> warp_words() {
       product("mma_f16"),
       product("mma_tf32"),
       tiles("ldmatrix4"),
-      tiles("ldmatrix4_transposed"),
-      {"random",
-       "kn::store<4>((kn::f32*)b[1] + kn::thread() * 4, kn::random_uniform(d[0], d[1], "
-       "kn::iota<4>(kn::i64(kn::thread()) * 4)));"}};
+      tiles("ldmatrix4_transposed")};
   for (const int bytes : {4, 8, 16})
     words.push_back(
         {fmt::format("copy_{}", bytes),
@@ -79,6 +77,29 @@ std::vector<Named> warp_words() {
              "kn::barrier();\nkn::store<{1}>((kn::f32*)b[1] + kn::thread() * {1}, "
              "kn::load<{1}>(kn::shared<kn::f32>(0) + kn::thread() * {1}));",
              bytes, bytes / 4)});
+  return words;
+}
+
+/// Random numbers, rounding, and what lines carry.
+std::vector<Named> thread_words() {
+  const std::string in =
+      "const auto p = (const kn::f32*)b[0] + kn::thread();\nauto* const q = (kn::f32*)b[1] + kn::thread();\n";
+  std::vector<Named> words = {
+      {"random",
+       "const auto j = kn::iota<4>(kn::i64(kn::thread()) * 4);\n"
+       "auto* const q = (kn::f32*)b[1] + kn::thread() * 4;\n"
+       "kn::store<4>(q, kn::random_uniform(d[0], d[1], j) + kn::philox_uniform(d[0], d[1], j));\n"
+       "kn::store<4>((kn::i32*)b[2], kn::convert<kn::i32>(kn::philox_bits(d[0], d[1], j)));"},
+      {"rounded", in + "kn::store<1>(q, kn::mul_rounded(kn::round_to<kn::bf16>(kn::load<1>(p)), "
+                       "kn::round_to<kn::f16>(kn::load<1>(p + 1))));"}};
+  for (const char* running : {"RunningSum", "RunningProduct", "RunningMax", "RunningMin", "RunningLogSumExp"})
+    words.push_back(
+        {fmt::format("line_{}", running),
+         in + fmt::format("kn::{}<kn::f32> all;\n"
+                          "for (int i = 0; i < 32; ++i) all = kn::step(all, kn::load<1>(p + i), i);\n"
+                          "kn::store<1>(q, kn::before<true>(kn::load<1>(p), kn::load<1>(p + 1)) ? "
+                          "kn::f32(kn::result(all)) : 0.0f);",
+                          running)});
   return words;
 }
 
@@ -102,6 +123,39 @@ std::vector<Named> memory_words() {
                "kn::store<W>(q + 768, kn::gather_n(p, index, d[1]));",
                t, w)});
   return words;
+}
+
+/// What lanes of one thread have in common.
+std::vector<Named> lane_words() {
+  std::vector<Named> words;
+  for (const std::string& t : testing::value_types())
+    words.push_back(
+        {"lanes_" + t,
+         fmt::format(
+             "const auto x = kn::load<4>((const kn::{0}*)b[0] + kn::thread() * 4);\n"
+             "auto* const q = (kn::{0}*)b[1] + kn::thread() * 4;\n"
+             "kn::store<1>(q, kn::reduce_sum(x)), kn::store<1>(q + 1, kn::reduce_prod(x));\n"
+             "kn::store<1>(q + 2, kn::reduce_max(x)), kn::store<1>(q + 3, kn::reduce_min(x));\n"
+             "const auto m = kn::to_mask(x);\n"
+             "kn::store<1>((kn::i64*)b[2] + kn::thread(), kn::any(m) && !kn::all(m) ? kn::count(m) : 0);",
+             t)});
+  words.push_back({"pow_integer",
+                   "const auto x = kn::load<4>((const kn::i64*)b[0] + kn::thread() * 4);\n"
+                   "kn::store<4>((kn::i64*)b[1] + kn::thread() * 4, kn::pow_integer(x, x));"});
+  return words;
+}
+
+/// The other macros that make kernels.
+CudaModule other_kernels() {
+  return {"kernels.cu",
+          "#include \"kiln_cuda.h\"\nusing namespace kn;\n"
+          "KILN_CUDA_KERNEL_FEW(k_few, 256, 1, 0) { store<1>((i32*)buffers[0] + thread(), 7); }\n"
+          "KILN_CUDA_PARTS(k_parts, 256, 1, 1) {\n"
+          "  const Shared<i32> s = shared<i32>(0) + thread();\n"
+          "  store<1>(s, i32(block_of_part + dims[0]));\n"
+          "  store<1>((i32*)buffers[0] + thread(), load<1>(s));\n}\n",
+          "",
+          {{"k_few", 256, 1, 0}, {"k_parts", 256, 1, 1, most_parts(1, 1)}}};
 }
 
 /// One kernel for each function, by the name that the table gives it on CUDA and as op bodies call it.
@@ -132,8 +186,9 @@ CudaModule module(const std::string& name, const std::vector<Named>& words) {
 }
 
 std::vector<CudaModule> all_words() {
-  std::vector<CudaModule> modules = {module("warp", warp_words()), module("memory", memory_words()),
-                                     module("functions", functions())};
+  std::vector<CudaModule> modules = {module("warp", warp_words()),     module("thread", thread_words()),
+                                     module("memory", memory_words()), module("functions", functions()),
+                                     module("lanes", lane_words()),    other_kernels()};
   for (const std::string& type : testing::value_types()) {
     std::vector<Named> words;
     for (const testing::ValueWord& w : exact_words(type))
@@ -142,6 +197,10 @@ std::vector<CudaModule> all_words() {
     modules.push_back(module(type, words));
   }
   return modules;
+}
+
+TEST(CudaWordList, HasEveryWord) {
+  EXPECT_EQ(testing::words_left_out(all_words()), std::vector<std::string>());
 }
 
 class CudaDevice : public ::testing::Test {

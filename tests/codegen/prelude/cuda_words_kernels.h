@@ -37,10 +37,11 @@ template <class S> KN_FN void forms(const S* x, S* y) {
   }
 FORMS(f32) FORMS(f64) FORMS(i32) FORMS(i64) FORMS(u8) FORMS(bf16) FORMS(f16) FORMS(b8)
 
-KILN_CUDA_KERNEL(narrow, 128, 4, 1) {
+KILN_CUDA_KERNEL(narrow, 128, 6, 1) {
   for (i64 i = thread() * 4; i < dims[0]; i += 512) {
     const auto x = load<4>((const f32*)buffers[0] + i);
     store<4>((bf16*)buffers[1] + i, x), store<4>((f16*)buffers[2] + i, x);
+    store<4>((f32*)buffers[4] + i, round_to<bf16>(x)), store<4>((f32*)buffers[5] + i, round_to<f16>(x));
     for (int k = 0; k < 4; ++k) {
       const u32 low = pack_bf16(x.at[k], x.at[3 - k]), high = pack_f16(x.at[k], x.at[3 - k]);
       i32* y = (i32*)buffers[3] + 2 * (i + k);
@@ -68,6 +69,28 @@ KILN_CUDA_KERNEL(random, 128, 3, 3) {  // at width 4, and at width 2, which shar
 }
 KILN_CUDA_KERNEL(guarded, 32, 1, 0) { store<1>((i32*)buffers[0] + thread(), 7); }
 KILN_CUDA_KERNEL_FEW(guarded_few, 32, 1, 0) { store<1>((i32*)buffers[0] + thread(), 7); }
+KILN_CUDA_PARTS(parts, 32, 2, 1) {
+  const i64 i = block_of_part * 32 + thread();
+  const i32* x = (const i32*)buffers[0];
+  if (i < dims[0]) store<1>((i32*)buffers[1] + i, load<1>(x + i) + i32(block_of_part) * 1000);
+}
+
+template <class Running, class R> KN_FN void line(const f32* x, void* y) {  // of all up to this thread's
+  Running all;
+  for (i32 i = 0; i <= thread(); ++i) {
+    const f32 next = load<1>(x + i);
+    all = i % 2 ? step(all, next, i64(i)) : then(all, start(all, next, i64(i)));
+  }
+  store<1>((R*)y + thread(), R(result(all)));
+}
+KILN_CUDA_KERNEL(lines, 32, 7, 0) {
+  const f32* x = (const f32*)buffers[0];
+  line<RunningSum<f32>, f32>(x, buffers[1]), line<RunningProduct<f32>, f32>(x, buffers[2]);
+  line<RunningLogSumExp<f32>, f32>(x, buffers[3]);
+  line<RunningMax<f32>, i64>(x, buffers[4]), line<RunningMin<f32>, i64>(x, buffers[5]);
+  const f32 a = load<1>(x + thread()), b = load<1>(x + (31 - thread()));
+  store<1>((i32*)buffers[6] + thread(), i32(before<false>(a, b)) + 2 * i32(before<true>(a, b)));
+}
 )";
 
 /// 96 threads: three warps. Every result has 96 elements for each of the blocks.
@@ -122,6 +145,21 @@ KILN_CUDA_KERNEL(fold, 96, 4, 0) {  // does not commute, so the order is seen
   const f64 d = block_reduce<96>(f64(thread()) / 8, sum, shared<f64>(64));
   const i64 n = block_reduce<96>(i64(thread()) << 33, whole_sum, shared<i64>(64));
   store<1>((i64*)buffers[3] + thread() * 2, i64(d * 8)), store<1>((i64*)buffers[3] + thread() * 2 + 1, n);
+}
+struct Affine {
+  i64 m, c;
+};
+KILN_CUDA_KERNEL(scans, 96, 2, 0) {  // maps x -> m x + c, composed: the order counts
+  const auto f = [](Affine a, Affine b) KN_LAMBDA { return Affine{a.m * b.m, a.c * b.m + b.c}; };
+  const i32 t = thread();
+  const Affine x = {t % 6 == 1 ? 2 : 1, t}, in_warp = warp_scan(x, f);
+  i64 *p = (i64*)buffers[0] + 2 * t, *q = (i64*)buffers[1] + 2 * t;
+  store<1>(p, in_warp.m), store<1>(p + 1, in_warp.c);
+  Affine carry = {3, 5};
+  for (int i = 0; i < 2; ++i, q += 2 * 96) {
+    const Affine y = block_scan<96>(x, carry, f, shared<Affine>(64));
+    store<1>(q, y.m), store<1>(q + 1, y.c);
+  }
 }
 template <int Bytes> KN_FN void copies(const f32* x, f32* y, f32* z, i64 valid) {
   constexpr int N = Bytes / 4;

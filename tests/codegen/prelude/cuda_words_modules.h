@@ -101,18 +101,21 @@ inline std::vector<CudaModule> word_modules() {
   all[0] = {"memory.cu", kMemoryKernels, "", {}};
   for (const char* s : {"f32", "f64", "i32", "i64", "u8", "bf16", "f16", "b8"})
     all[0].kernels.push_back({fmt::format("memory_{}", s), 32, 2, 0});
-  for (const CudaKernel& k : {CudaKernel{"narrow", 128, 4, 1},
+  for (const CudaKernel& k : {CudaKernel{"narrow", 128, 6, 1},
                               {"wide", 128, 3, 1},
                               {"to_tf32", 32, 2, 1},
                               {"random", 128, 3, 3},
                               {"guarded", 32, 1, 0},
-                              {"guarded_few", 32, 1, 0}})
+                              {"guarded_few", 32, 1, 0},
+                              {"parts", 32, 2, 1, most_parts(2, 1)},
+                              {"lines", 32, 7, 0}})
     all[0].kernels.push_back(k);
   all[1] = {"block.cu", kBlockKernels, "", {}};
   for (const CudaKernel& k : {CudaKernel{"who", 96, 1, 0},
                               {"meet", 96, 2, 0},
                               {"exchange", 96, 3, 0},
                               {"fold", 96, 4, 0},
+                              {"scans", 96, 2, 0},
                               {"copies_4", 32, 3, 1},
                               {"copies_8", 32, 3, 1},
                               {"copies_16", 32, 3, 1},

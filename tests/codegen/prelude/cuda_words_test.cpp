@@ -11,12 +11,11 @@
 #include <random>
 
 #include "codegen/compile_nvrtc.h"
-#include "codegen/compile_sim.h"
 #include "ir/base/dtype.h"
 #include "ir/base/intrinsics.h"
 #include "ir/base/philox.h"
-#include "runtime/cuda/module.h"
-#include "tests/codegen/prelude/cuda_words_modules.h"
+#include "tests/codegen/prelude/cuda_words_list.h"
+#include "tests/codegen/prelude/cuda_words_run.h"
 #include "tests/codegen/prelude/kernel.h"
 
 namespace kiln {
@@ -24,8 +23,20 @@ namespace KILN_FILE {
 
 constexpr int64_t kNothing = std::numeric_limits<int64_t>::min();  // a guard that holds
 
+using testing::CudaWords;
+using testing::in;
 using testing::kType;
+using testing::out;
 using testing::Truth;
+
+TEST(CudaWordsText, HasEveryWord) {
+  const std::vector<std::string> all = testing::declared_words();
+  EXPECT_GT(all.size(), 100u);
+  for (const char* known : {"load_strided_n", "block_scan", "copy_async", "erfinv", "KILN_CUDA_PARTS",
+                            "atan2", "inf", "mma_bf16", "gather_if", "RunningMin"})
+    EXPECT_NE(std::find(all.begin(), all.end(), known), all.end()) << known;
+  EXPECT_EQ(testing::words_left_out(testing::word_modules()), std::vector<std::string>());
+}
 
 /// Where there is no GPU, NVRTC at least takes the text.
 TEST(CudaWordsText, IsCompiledForGpus) {
@@ -36,84 +47,6 @@ TEST(CudaWordsText, IsCompiledForGpus) {
   compile_cuda(modules, "sm_90a", &cache, 4);
   for (const CudaModule& m : modules) EXPECT_FALSE(m.cubin.empty()) << m.name;
 }
-
-/// A buffer of a kernel: its bytes go to the device, and come back if it is written.
-struct Argument {
-  void* data;
-  size_t bytes;
-  bool written;
-};
-template <typename T>
-Argument in(const std::vector<T>& v) {
-  return {const_cast<T*>(v.data()), v.size() * sizeof(T), false};
-}
-template <typename T>
-Argument out(std::vector<T>& v) {
-  return {v.data(), v.size() * sizeof(T), true};
-}
-struct Grid {
-  int64_t blocks = 1;
-  size_t shared = 0;
-};
-
-class CudaWords : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    static const bool once = (open(), true);
-    (void)once;
-  }
-  static void open() {
-    if (!cuda::find_driver(why_)) return;
-    device_ = &cuda_device(0);
-    std::vector<CudaModule> modules = testing::word_modules();
-    DiskCache cache;
-    if (device_->simulated()) {
-      cuda::set_sim_compile([](const CudaModule& m) {
-        DiskCache own;
-        return compile_sim(m, &own);
-      });
-    } else {
-      if (!nvrtc_available(&why_)) return;
-      compile_cuda(modules, device_->arch(), &cache, 4);
-    }
-    modules_ = new CudaModules(*device_, modules, device_->arch());
-  }
-  void SetUp() override {
-    if (!modules_) GTEST_SKIP() << "no device to run kernels on: " << why_;
-  }
-
-  static void run(const std::string& kernel, const std::vector<Argument>& arguments,
-                  const std::vector<int64_t>& dims = {}, Grid grid = {}, const int64_t* guard = nullptr) {
-    CudaFunction* const f = modules_->find(kernel);
-    ASSERT_TRUE(f) << kernel;
-    std::vector<CudaMemory> memory;
-    std::vector<cuda::DeclaredAccess> accesses;
-    std::vector<uint64_t> block;
-    const auto put = [&](const Argument& a) {
-      memory.push_back(device_->allocate(a.bytes, "test"));
-      device_->copy_to_device(memory.back().address(), a.data, a.bytes);
-      accesses.push_back({memory.back().address(), a.bytes, true, a.written, "test"});
-      return memory.back().address();
-    };
-    for (const Argument& a : arguments) block.push_back(put(a));
-    for (const int64_t n : dims) block.push_back(static_cast<uint64_t>(n));
-    if (dims.empty()) block.push_back(0);
-    block.push_back(guard ? put({const_cast<int64_t*>(guard), 8, false}) : 0);
-    f->allow_shared(grid.shared);
-    device_->launch(
-        {f->get(), grid.blocks, f->kernel().threads, grid.shared, block.data(), kernel.c_str(), "", accesses},
-        device_->compute());
-    for (size_t i = 0; i < arguments.size(); ++i)
-      if (arguments[i].written)
-        device_->copy_to_host(arguments[i].data, memory[i].address(), arguments[i].bytes);
-    device_->synchronize();
-  }
-
- private:
-  static inline std::string why_;
-  static inline CudaDevice* device_ = nullptr;
-  static inline CudaModules* modules_ = nullptr;  // of all suites; never destroyed, as the device
-};
 
 template <typename T>
 std::vector<T> special() {
@@ -353,13 +286,16 @@ TEST_F(CudaWords, SixteenBitsRoundToNearestEven) {
   ASSERT_EQ(n % 4, 0u);
   std::vector<uint16_t> bf(n), half(n);
   std::vector<uint32_t> pairs(2 * n);
-  run("narrow", {in(x), out(bf), out(half), out(pairs)}, {int64_t(n)});
+  std::vector<float> as_bf(n), as_half(n);
+  run("narrow", {in(x), out(bf), out(half), out(pairs), out(as_bf), out(as_half)}, {int64_t(n)});
   const auto bf_of = [](float v) { return std::isnan(v) ? uint16_t{0x7fff} : BFloat16(v).bits; };
   const auto half_of = [](float v) { return std::isnan(v) ? uint16_t{0x7fff} : Half(v).bits; };
   for (size_t i = 0; i < n; ++i) {
     const float other = x[i / 4 * 4 + 3 - i % 4];
     ASSERT_EQ(bf[i], bf_of(x[i])) << x[i];
     ASSERT_EQ(half[i], half_of(x[i])) << x[i];
+    ASSERT_TRUE(same(as_bf[i], static_cast<float>(BFloat16(x[i])))) << x[i] << ": " << as_bf[i];
+    ASSERT_TRUE(same(as_half[i], static_cast<float>(Half(x[i])))) << x[i] << ": " << as_half[i];
     ASSERT_EQ(pairs[2 * i], bf_of(x[i]) | uint32_t{bf_of(other)} << 16) << x[i] << " " << other;
     ASSERT_EQ(pairs[2 * i + 1], half_of(x[i]) | uint32_t{half_of(other)} << 16) << x[i] << " " << other;
   }
@@ -402,6 +338,25 @@ TEST_F(CudaWords, GuardsEndKernels) {
       run(kernel, {out(y)}, {}, {}, guard);
       EXPECT_EQ(y, std::vector<int32_t>(32, guard == &fails ? 1 : 7)) << kernel;
     }
+}
+
+TEST_F(CudaWords, PartsHaveBlocksBuffersAndDimsOfTheirOwn) {
+  const int64_t holds = kNothing, fails = 3;
+  for (const int64_t* guard : {static_cast<const int64_t*>(nullptr), &holds, &fails}) {
+    const std::vector<size_t> sizes = {5, 64, 33, 1, 100};
+    std::vector<std::vector<int32_t>> x, y;
+    for (const size_t n : sizes) x.emplace_back(n, static_cast<int32_t>(n)), y.emplace_back(n, -1);
+    std::vector<testing::Part> parts;
+    for (size_t p = 0; p < sizes.size(); ++p) {
+      const auto n = static_cast<int64_t>(sizes[p]);
+      parts.push_back({{in(x[p]), out(y[p])}, {n}, (n + 31) / 32});
+    }
+    run_parts("parts", parts, guard);
+    for (size_t p = 0; p < sizes.size(); ++p)
+      for (size_t i = 0; i < sizes[p]; ++i)
+        EXPECT_EQ(y[p][i], guard == &fails ? -1 : x[p][i] + static_cast<int32_t>(1000 * (i / 32)))
+            << p << " " << i;
+  }
 }
 
 TEST_F(CudaWords, ThreadsKnowWhoTheyAre) {
@@ -467,6 +422,52 @@ TEST_F(CudaWords, WarpsAndBlocksFoldInOrder) {
     EXPECT_EQ(block[i], all) << i;
     EXPECT_EQ(sums[2 * i], 95 * 96 / 2);
     EXPECT_EQ(sums[2 * i + 1], int64_t{95 * 96 / 2} << 33);
+  }
+}
+
+TEST_F(CudaWords, ScansGiveAllUpToEachThreadInOrder) {
+  struct Affine {  // x -> m x + c, composed
+    int64_t m = 1, c = 0;
+    Affine then(Affine b) const { return {m * b.m, c * b.m + b.c}; }
+    bool operator==(const Affine&) const = default;
+  };
+  std::vector<Affine> warps(96), blocks(2 * 96);
+  run("scans", {out(warps), out(blocks)}, {}, {1, 64 + 3 * sizeof(Affine)});
+  Affine in_warp, carry{3, 5};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto t = static_cast<int64_t>(i % 96);
+    const Affine own{t % 6 == 1 ? 2 : 1, t};
+    carry = carry.then(own);
+    EXPECT_EQ(blocks[i], carry) << i;
+    if (i >= 96) continue;
+    in_warp = (i % 32 == 0 ? Affine{} : in_warp).then(own);
+    EXPECT_EQ(warps[i], in_warp) << i;
+  }
+}
+
+TEST_F(CudaWords, LinesCarryWhatTheyAreOf) {
+  std::vector<float> x(32), sums(32), products(32), logs(32);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 37 % 19) - 9) / 8;
+  x[25] = NAN;
+  std::vector<int64_t> most(32), least(32);
+  std::vector<int32_t> order(32);
+  run("lines", {in(x), out(sums), out(products), out(logs), out(most), out(least), out(order)});
+  double sum = 0, product = 1, exponentials = 0;
+  size_t high = 0, low = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool nan = std::isnan(x[i]), nan_before = std::isnan(x[high]);
+    sum += x[i], product *= x[i], exponentials += std::exp(double{x[i]});
+    if (nan || (!nan_before && x[i] >= x[high])) high = i;
+    if (nan || (!nan_before && x[i] <= x[low])) low = i;
+    EXPECT_TRUE(same(sums[i], static_cast<float>(sum))) << i;
+    EXPECT_TRUE(same(products[i], static_cast<float>(product))) << i;
+    const auto log = static_cast<float>(std::log(exponentials));
+    EXPECT_TRUE(same(logs[i], log) || std::fabs(logs[i] - log) < 1e-6f) << i << ": " << logs[i];
+    EXPECT_EQ(most[i], static_cast<int64_t>(high)) << i;
+    EXPECT_EQ(least[i], static_cast<int64_t>(low)) << i;
+    const float a = x[i], b = x[31 - i];
+    const auto before = [](float p, float q) { return p < q || (std::isnan(q) && !std::isnan(p)); };
+    EXPECT_EQ(order[i], before(a, b) + 2 * before(b, a)) << i;
   }
 }
 

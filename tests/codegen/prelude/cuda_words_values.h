@@ -73,6 +73,11 @@ std::vector<Meaning<T>> numbers() {
       {"add(a, c)", [](T a, T c) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(c)); }},
       {"sub(a, c)", [](T a, T c) { return static_cast<T>(static_cast<U>(a) - static_cast<U>(c)); }},
       {"mul(a, c)", [](T a, T c) { return static_cast<T>(static_cast<U>(a) * static_cast<U>(c)); }},
+      {"add(mul_rounded(a, c), a)",
+       [](T a, T c) {
+         const U product = static_cast<U>(static_cast<U>(a) * static_cast<U>(c));
+         return static_cast<T>(product + static_cast<U>(a));
+       }},
       {"neg(a)",
        [](T a, T) { return P::kReal ? static_cast<T>(-a) : static_cast<T>(U(0) - static_cast<U>(a)); }},
       {"abs(a)",
