@@ -210,7 +210,10 @@ class Warm {
     try {
       const Target& target = t.target->target;
       const bool machine_code = t.is_cuda();
-      t.stats = compile_program(p.graph, p.layouts, target, t.options, &cache_, 1, {}, machine_code).stats;
+      // With fewer programs than threads each takes several.
+      const int threads = std::max(1, jobs_ / static_cast<int>(std::min<size_t>(tasks_.size(), 1 << 20)));
+      t.stats =
+          compile_program(p.graph, p.layouts, target, t.options, &cache_, threads, {}, machine_code).stats;
       const std::string key = program_key(p.graph, p.layouts, target, t.options, machine_code).str();
       if (!cache_.load(kPlanKind, key, true)) t.error = "its entry cannot be read back";
       std::error_code ec;

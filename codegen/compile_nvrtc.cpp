@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "codegen/prelude_files.h"
@@ -304,8 +305,14 @@ void compile_cuda(std::span<CudaModule> modules, const std::string& arch, DiskCa
   const auto start = std::chrono::steady_clock::now();
   const std::string compiler = nvrtc_key(arch);
   std::atomic<int> compiled{0};
+  // The longest first: one that began last would keep the others waiting.
+  std::vector<size_t> order(modules.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return modules[a].source.size() > modules[b].source.size();
+  });
   in_team(modules.size(), threads, [&](size_t i) {
-    CudaModule& m = modules[i];
+    CudaModule& m = modules[order[i]];
     std::string key = compiler + m.name + '\n' + m.source;
     const auto take = [&](bool again) {
       const std::optional<std::string> hit = cache->load(kCubinKind, key, again);
