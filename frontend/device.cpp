@@ -162,7 +162,7 @@ void copy_elements(const DeviceTensor& from, const DeviceTensor& to) {
 }
 
 ImplPtr transferred(const TensorImpl& t, Device device) {
-  if (device.is_cuda() && t.device != device) return upload(contiguous(fetch(t)), device);
+  if (device.is_cuda() && !t.device.is_cuda()) return upload(contiguous(fetch(t)), device);
   const ImplPtr out = make_impl(t.dtype, t.shape, device);
   copy_elements(memory_of(t), memory_of(*out));
   return out;

@@ -17,10 +17,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-void check_dtypes(const Tensor& a, const Tensor& b, const char* name, Loc loc) {
-  require_one_dtype({{&a, "a"}, {&b, "b"}}, name, loc);
-}
-
 /// Two operands of these ranks whose inner sizes, and those of the batch, are equal.
 void check_product(const Tensor& a, const Tensor& b, int64_t rank_a, int64_t rank_b, const char* name,
                    Loc loc) {
@@ -76,7 +72,7 @@ Tensor product_call(const char* name, const Tensor& a, const Tensor& b, int64_t 
                     Loc loc) {
   check_product(a, b, rank_a, rank_b, name, loc);
   return call(name, loc, {&a, &b}, {}, {}, [&](const Tensor& a, const Tensor& b, const auto&) {
-    check_dtypes(a, b, name, loc);
+    require_one_dtype({{&a, "a"}, {&b, "b"}}, name, loc);
     return matmul(a, b, loc);
   });
 }
@@ -141,7 +137,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Sizes& dims_a, const Si
   ints.insert(ints.end(), db.begin(), db.end());
   const Tensor* operands[] = {&a, &b};
   return call({"tensordot", loc, operands, ints, {}}, [&](const Tensor& a, const Tensor& b, const auto&) {
-    check_dtypes(a, b, "tensordot", loc);
+    require_one_dtype({{&a, "a"}, {&b, "b"}}, "tensordot", loc);
     return apply(op("dot_general"), {&a, &b}, {Ints{}, Ints{}, da, db});
   });
 }

@@ -45,12 +45,9 @@ Tensor triplet_body(const Tensor& near, const Tensor& apart, const Tensor& margi
   return reduced(hinge(add2(lead, cast_to(margin, lead.dtype()))), r);
 }
 
-/// `broadcast`: the three are subtracted from each other.
-void require_triplet(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const char* name,
-                     bool broadcast, Loc loc) {
-  const Arg all[] = {{&anchor, "anchor"}, {&positive, "positive"}, {&negative, "negative"}};
-  for (const Arg& a : all) require_floating(*a.tensor, name, loc, a.name);
-  if (broadcast) require_broadcast({all[0], all[1], all[2]}, name, loc);
+using Triplet = std::initializer_list<Arg>;
+void require_floats(Triplet args, const char* name, Loc loc) {
+  for (const Arg& a : args) require_floating(*a.tensor, name, loc, a.name);
 }
 }  // namespace
 
@@ -58,7 +55,9 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
                                          const DistanceFunction& distance, const TripletDistanceOptions& o,
                                          Loc loc) {
   constexpr const char* kName = "triplet_margin_with_distance_loss";
-  require_triplet(anchor, positive, negative, kName, !distance, loc);
+  const Triplet all = {{&anchor, "anchor"}, {&positive, "positive"}, {&negative, "negative"}};
+  require_floats(all, kName, loc);
+  if (!distance) require_broadcast(all, kName, loc);
   KILN_CHECK(o.margin > 0, invalid, "{} ({}): margin is {}, expected more than 0", kName, loc.str(),
              o.margin);
   const auto apart_by = [&](const Tensor& a, const Tensor& b) {
@@ -73,12 +72,13 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletOptions& o, Loc loc) {
-  require_triplet(anchor, positive, negative, "triplet_margin_loss", false, loc);
+  const Triplet all = {{&anchor, "anchor"}, {&positive, "positive"}, {&negative, "negative"}};
+  require_floats(all, "triplet_margin_loss", loc);
   KILN_CHECK(
       anchor.dim() == positive.dim() && anchor.dim() == negative.dim() && anchor.dim() > 0, invalid,
       "triplet_margin_loss ({}): got anchor {}, positive {} and negative {}, expected as many dims each",
       loc.str(), anchor.type_str(), positive.type_str(), negative.type_str());
-  require_triplet(anchor, positive, negative, "triplet_margin_loss", true, loc);
+  require_broadcast(all, "triplet_margin_loss", loc);
   KILN_CHECK(o.margin > 0, invalid, "triplet_margin_loss ({}): margin is {}, expected more than 0", loc.str(),
              o.margin);
   const Norm kind = norm_kind(o.p);

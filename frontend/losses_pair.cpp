@@ -28,12 +28,6 @@ Tensor loss_call(const char* name, std::initializer_list<const Tensor*> operands
               });
 }
 
-void check_pair(const Tensor& x, const Tensor& y, const char* name, Loc loc) {
-  require(x, name, loc);
-  require(y, name, loc, "y");
-  require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
-}
-
 /// `weight` broadcasts to x, or is absent.
 void check_weight(const Tensor& x, const Tensor& weight, const char* what, const char* name, Loc loc) {
   KILN_CHECK(!weight.defined() || broadcast_shapes(x, weight, name, loc, {"x", what}) == x.sizes(), invalid,
@@ -54,7 +48,7 @@ Tensor one_minus(const Tensor& x) { return sub2(lit(x, 1), x); }
 }  // namespace
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, Reduction r, double beta, Loc loc) {
-  check_pair(x, y, "smooth_l1_loss", loc);
+  require_pair(x, y, "smooth_l1_loss", loc);
   KILN_CHECK(beta >= 0, invalid, "smooth_l1_loss ({}): beta is {}, expected none below 0", loc.str(), beta);
   return loss_call("smooth_l1_loss", {&x, &y}, {beta == 0}, {beta}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
@@ -66,7 +60,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, Reduction r, double beta
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, Reduction r, double delta, Loc loc) {
-  check_pair(x, y, "huber_loss", loc);
+  require_pair(x, y, "huber_loss", loc);
   KILN_CHECK(delta > 0, invalid, "huber_loss ({}): delta is {}, expected more than 0", loc.str(), delta);
   return loss_call(
       "huber_loss", {&x, &y}, {}, {delta}, r, loc, [&](const Tensor& x, const Tensor& y, const auto& s) {
@@ -145,7 +139,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const 
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& y, KlReduction r, bool log_target, Loc loc) {
-  check_pair(x, y, "kl_div", loc);
+  require_pair(x, y, "kl_div", loc);
   require_floating(x, "kl_div", loc);
   require_floating(y, "kl_div", loc, "y");
   return call("kl_div", loc, {&x, &y}, {static_cast<int64_t>(r), log_target}, {},
@@ -163,7 +157,7 @@ Tensor kl_div(const Tensor& x, const Tensor& y, KlReduction r, bool log_target, 
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& y, bool log_input, bool full, double eps, Reduction r,
                         Loc loc) {
-  check_pair(x, y, "poisson_nll_loss", loc);
+  require_pair(x, y, "poisson_nll_loss", loc);
   return loss_call("poisson_nll_loss", {&x, &y}, {log_input, full}, {eps}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
                      const Tensor t = cast_to(y, x.dtype());
@@ -194,7 +188,7 @@ Sizes variance_shape(const Tensor& x, const Tensor& var, Loc loc) {
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var, bool full, double eps,
                          Reduction r, Loc loc) {
-  check_pair(x, y, "gaussian_nll_loss", loc);
+  require_pair(x, y, "gaussian_nll_loss", loc);
   require_floating(var, "gaussian_nll_loss", loc, "var");
   KILN_CHECK(broadcast_shapes(x, y, "gaussian_nll_loss", loc) == x.sizes(), invalid,
              "gaussian_nll_loss ({}): y {} does not broadcast to x {}", loc.str(), y.type_str(),
@@ -243,7 +237,7 @@ Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, 
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& y, double margin, Reduction r, Loc loc) {
-  check_pair(x, y, "hinge_embedding_loss", loc);
+  require_pair(x, y, "hinge_embedding_loss", loc);
   return loss_call("hinge_embedding_loss", {&x, &y}, {}, {margin}, r, loc,
                    [&](const Tensor& x, const Tensor& y, const auto& s) {
                      const Sizes shape = broadcast_shapes(x, y, "hinge_embedding_loss", loc);

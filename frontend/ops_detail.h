@@ -114,12 +114,13 @@ void require_floating(const Tensor& x, const char* name, Loc loc, const char* ar
 void require_bool(const Tensor& x, const char* name, Loc loc, const char* arg);
 /// All of the list "tensors", of which there must be one.
 void require_all(const std::vector<Tensor>& tensors, const char* name, Loc loc);
-/// The dim, from 0 on, along which `tensors` become one. Throws: invalid, where they do not fit, with the
-/// types of `given`, which they were made of.
-int64_t check_joined(const std::vector<Tensor>& tensors, const std::vector<Tensor>& given, int64_t dim,
-                     const char* name, Loc loc);
+/// Two operands that are there and broadcast. Throws: invalid.
+void require_pair(const Tensor& x, const Tensor& y, const char* name, Loc loc);
 
-/// clamp for one that is called by `name`, which its errors say.
+// The functions of these names for one that is called `name`, which their errors say.
+/// Where tensors do not fit, an error has the types of `given`, which they were made of.
+Tensor cat(const char* name, const std::vector<Tensor>& tensors, const std::vector<Tensor>& given,
+           int64_t dim, Loc loc);
 Tensor clamp(const char* name, const Tensor& x, std::optional<double> lo, std::optional<double> hi, Loc loc);
 
 /// One event with a list of integers as its structure.

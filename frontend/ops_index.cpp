@@ -190,10 +190,6 @@ Tensor index(const Tensor& x, const TensorIndices& indices, Loc loc) {
 
 namespace {
 
-void check_values(const Tensor& x, const Tensor& values, const char* name, Loc loc) {
-  require_one_dtype({{&x, "x"}, {&values, "values"}}, name, loc);
-}
-
 /// x with one number wherever a mask over its first dims is set: no need to know where that is.
 Tensor put_number(const Tensor& x, const Tensor& mask, const Tensor& number_of, const char* name, Loc loc) {
   const bool fits = mask.dim() > 0 && mask.dim() <= x.dim() &&
@@ -202,7 +198,7 @@ Tensor put_number(const Tensor& x, const Tensor& mask, const Tensor& number_of, 
              x.type_str());
   return call("index_put", loc, {&x, &mask, &number_of}, {}, {},
               [&](const Tensor& x, const Tensor& mask, const Tensor& number_of, const auto&) {
-                check_values(x, number_of, name, loc);
+                require_one_dtype({{&x, "x"}, {&number_of, "values"}}, name, loc);
                 Sizes s = mask.sizes();
                 s.resize(x.sizes().size(), 1);
                 return select3(expand_to(reshape_to(mask, s), x.sizes()), reshape_to(number_of, {}), x);
@@ -261,7 +257,7 @@ Tensor put(const char* name, const Tensor& x, const TensorIndices& indices, cons
              loc.str(), values.type_str(), fmt::join(result, ","));
   return call({"index_put", loc, operands, ints, {}}, [&](Operands in, const auto&) {
     const Tensor &view = *in.front(), &values = *in.back();
-    check_values(view, values, name, loc);
+    require_one_dtype({{&view, "x"}, {&values, "values"}}, name, loc);
     const int64_t count = product(p.shape);
     const Tensor places = reshape_to(flat_places(p, b.tensors, name, loc), {count});
     const Tensor src =

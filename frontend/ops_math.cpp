@@ -66,6 +66,12 @@ Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc l
   return out;
 }
 
+void require_pair(const Tensor& x, const Tensor& y, const char* name, Loc loc) {
+  require(x, name, loc);
+  require(y, name, loc, "y");
+  require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
+}
+
 void require_one_dtype(std::initializer_list<Arg> args, const char* name, Loc loc) {
   const Arg* first = nullptr;
   for (const Arg& a : args) {

@@ -152,20 +152,12 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim, Loc loc
   return place_call(op("argmin"), x, dim, keepdim, loc);
 }
 
-namespace {
-void check_extremes(const char* name, const Tensor& x, const Tensor& y, Loc loc) {
-  require(x, name, loc);
-  require(y, name, loc, "y");
-  require_broadcast({{&x, "x"}, {&y, "y"}}, name, loc);
-}
-}  // namespace
-
 Tensor max(const Tensor& x, const Tensor& y, Loc loc) {
-  check_extremes("max", x, y, loc);
+  require_pair(x, y, "max", loc);
   return maximum(TensorArg(x, loc), y);
 }
 Tensor min(const Tensor& x, const Tensor& y, Loc loc) {
-  check_extremes("min", x, y, loc);
+  require_pair(x, y, "min", loc);
   return minimum(TensorArg(x, loc), y);
 }
 Tensor max(const Tensor& x, Loc loc) {

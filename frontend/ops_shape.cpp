@@ -8,7 +8,6 @@
 #include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
 #include "frontend/state.h"
-#include "frontend/window_detail.h"
 
 namespace kiln {
 
@@ -313,14 +312,15 @@ namespace {
 bool joins_any(const Tensor& x) { return x.dim() == 1 && x.numel() == 0; }
 }  // namespace
 
-int64_t detail::check_joined(const std::vector<Tensor>& tensors, const std::vector<Tensor>& given,
-                             int64_t dim, const char* name, Loc loc) {
+Tensor detail::cat(const char* name, const std::vector<Tensor>& tensors, const std::vector<Tensor>& given,
+                   int64_t dim, Loc loc) {
   require_all(tensors, name, loc);
   const size_t model =
       static_cast<size_t>(std::find_if_not(tensors.begin(), tensors.end(), joins_any) - tensors.begin()) %
       tensors.size();
   const Tensor& first = tensors[model];
   const int64_t d = wrap_dim(dim, first.dim(), name, loc);
+  std::vector<const Tensor*> operands;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& x = tensors[i];
     bool fits = x.dim() == first.dim() && x.dim() > 0;
@@ -328,18 +328,10 @@ int64_t detail::check_joined(const std::vector<Tensor>& tensors, const std::vect
     KILN_CHECK(fits || (joins_any(x) && first.dim() > 0), invalid,
                "{} ({}): got tensors[{}] {} beside tensors[{}] {}, expected one shape but for dim {}", name,
                loc.str(), i, given[i].type_str(), model, given[model].type_str(), d);
+    operands.push_back(&x);
   }
-  return d;
-}
-
-Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
-  const int64_t d = check_joined(tensors, tensors, dim, "cat", loc);
-  std::vector<const Tensor*> operands;
-  for (const Tensor& x : tensors) operands.push_back(&x);
   return call({"cat", loc, operands, {&d, 1}, {}}, [&](const auto&) {
-    const auto shaped = std::find_if_not(tensors.begin(), tensors.end(), joins_any);
-    const Tensor& model = shaped == tensors.end() ? tensors[0] : *shaped;
-    Sizes none = model.sizes();
+    Sizes none = first.sizes();
     if (!none.empty()) none[static_cast<size_t>(d)] = 0;
     DType dtype = tensors[0].dtype();
     for (const Tensor& x : tensors) dtype = promote_types(dtype, x.dtype());
@@ -350,6 +342,9 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
     for (const Tensor& x : cast) in.push_back(&x);
     return apply(op("cat"), in, {d});
   });
+}
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
+  return detail::cat("cat", tensors, tensors, dim, loc);
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim, Loc loc) {
@@ -424,16 +419,13 @@ void check_places(Op o, const std::vector<Tensor>& operands, int64_t d, const ch
   if (operands.size() < 3) return;
   const Tensor& src = operands[2];
   Sizes expected = index.sizes();
-  bool covers = src.dim() == index.dim() && o == op("scatter_add");
-  for (int64_t k = 0; covers && k < src.dim(); ++k) covers = src.size(k) >= index.size(k);
   if (!along) {
     expected.insert(expected.begin(), x.sizes().begin(), x.sizes().begin() + d);
     expected.insert(expected.end(), x.sizes().begin() + d + 1, x.sizes().end());
   }
-  KILN_CHECK((covers || src.sizes() == expected) && src.dtype() == x.dtype(), invalid,
-             "{} ({}): got src {} for x {} and index {}, expected {}[{}]{}", name, loc.str(), src.type_str(),
-             x.type_str(), index.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","),
-             o == op("scatter_add") ? " or more" : "");
+  KILN_CHECK(src.sizes() == expected && src.dtype() == x.dtype(), invalid,
+             "{} ({}): got src {} for x {} and index {}, expected {}[{}]", name, loc.str(), src.type_str(),
+             x.type_str(), index.type_str(), dtype_name(x.dtype()), fmt::join(expected, ","));
 }
 
 template <typename... T>
@@ -448,10 +440,8 @@ Tensor index_call(const char* event, const char* name, Op o, int64_t dim, Loc lo
                 const auto line = [&](const Tensor& t) {
                   return x.dim() == 0 && t.dim() == 0 ? reshape_to(t, {1}) : t;
                 };
-                std::vector<Tensor> lines{line(x), line(index), line(src)...};  // of 0-d tensors
+                const std::vector<Tensor> lines{line(x), line(index), line(src)...};  // of 0-d tensors
                 check_places(o, lines, d, name, loc);
-                for (int64_t k = 0; o == op("scatter_add") && k < lines[1].dim(); ++k)
-                  lines.back() = cut(lines.back(), k, 0, lines[1].size(k));
                 check_indices(index, lines[0].size(d), name, loc);
                 std::vector<const Tensor*> operands;
                 for (const Tensor& t : lines) operands.push_back(&t);
@@ -475,7 +465,13 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, Loc loc) {
 }
 Tensor detail::scatter_add(const char* name, const Tensor& x, int64_t dim, const Tensor& index,
                            const Tensor& src, Loc loc) {
-  return index_call("scatter_add", name, op("scatter_add"), dim, loc, x, index, src);
+  require(x, name, loc);
+  require_index(index, name, loc);
+  require(src, name, loc, "src");
+  Tensor covered = src;  // by the index
+  for (int64_t d = 0; src.dim() == index.dim() && d < src.dim(); ++d)
+    if (src.size(d) > index.size(d)) covered = slice(covered, d, 0, index.size(d), 1, loc);
+  return index_call("scatter_add", name, op("scatter_add"), dim, loc, x, index, covered);
 }
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Loc loc) {
   return detail::scatter_add("scatter_add", x, dim, index, src, loc);

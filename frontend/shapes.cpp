@@ -209,19 +209,13 @@ std::vector<Tensor> each(const std::vector<Tensor>& tensors, const char* name, L
 
 Tensor hstack(const std::vector<Tensor>& tensors, Loc loc) {
   const std::vector<Tensor> parts = each(tensors, "hstack", loc, atleast_1d);
-  const int64_t dim = parts[0].dim() == 1 ? 0 : 1;
-  check_joined(parts, tensors, dim, "hstack", loc);
-  return cat(parts, dim, loc);
+  return detail::cat("hstack", parts, tensors, parts[0].dim() == 1 ? 0 : 1, loc);
 }
 Tensor vstack(const std::vector<Tensor>& tensors, Loc loc) {
-  const std::vector<Tensor> parts = each(tensors, "vstack", loc, atleast_2d);
-  check_joined(parts, tensors, 0, "vstack", loc);
-  return cat(parts, 0, loc);
+  return detail::cat("vstack", each(tensors, "vstack", loc, atleast_2d), tensors, 0, loc);
 }
 Tensor dstack(const std::vector<Tensor>& tensors, Loc loc) {
-  const std::vector<Tensor> parts = each(tensors, "dstack", loc, atleast_3d);
-  check_joined(parts, tensors, 2, "dstack", loc);
-  return cat(parts, 2, loc);
+  return detail::cat("dstack", each(tensors, "dstack", loc, atleast_3d), tensors, 2, loc);
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, MeshIndexing indexing, Loc loc) {
