@@ -17,7 +17,6 @@ import compare_rows as rows
 import compare_run as run
 
 
-
 def arguments():
     ap = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

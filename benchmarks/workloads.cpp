@@ -14,6 +14,7 @@ namespace kiln::bench {
 namespace {
 
 constexpr double kLearningRate = 1e-5, kSgdLearningRate = 0.05;
+
 CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   CompileOptions o;
   o.name = name;

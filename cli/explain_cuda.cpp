@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostKernelName = 44;
-constexpr const char* kUnits[] = {"f32", "f64", "tf32", "half"};  // MathUnit
 
 const CudaKernel* kernel_named(const KernelImage& image, const std::string& symbol) {
   for (const CudaModule& m : image.modules)
@@ -93,7 +92,7 @@ void CudaExplained::judge(CudaRow& r, const Launch& l) const {
   r.occupancy = here.share;
   r.limit = here.limit;
   const MathUnit unit = unit_of(program_.graph, plan_.plan(), l, options_.tf32);
-  r.unit = kUnits[static_cast<size_t>(unit)];
+  r.unit = name_of(unit);
   for (size_t i = 0; i < gpu_specs().size(); ++i) {
     const GpuSpec& gpu = gpu_specs()[i];
     const Occupancy there = occupancy(block, parse_cuda_target(gpu.arch));

@@ -160,8 +160,7 @@ class Warm {
       for (Task& t : tasks_)
         if (t.threads) choose(t);
       std::vector<std::jthread> team;
-      const size_t workers = std::min<size_t>(static_cast<size_t>(jobs_), tasks_.size());
-      for (size_t i = 0; i < workers; ++i) team.emplace_back([&] { work(progress); });
+      for (size_t i = 0; i < workers(); ++i) team.emplace_back([&] { work(progress); });
     }
     seconds_ = seconds_since(start);
     options_.json ? print_json() : print_text();
@@ -203,6 +202,10 @@ class Warm {
     }
   }
 
+  size_t workers() const { return std::min<size_t>(static_cast<size_t>(jobs_), tasks_.size()); }
+  /// Of each worker: several, where there are fewer programs than threads.
+  int threads() const { return jobs_ / static_cast<int>(workers()); }
+
   void compile(Task& t) {
     if (!t.error.empty()) return;
     const JobProgram& p = program(t);
@@ -210,10 +213,8 @@ class Warm {
     try {
       const Target& target = t.target->target;
       const bool machine_code = t.is_cuda();
-      // With fewer programs than threads each takes several.
-      const int threads = std::max(1, jobs_ / static_cast<int>(std::min<size_t>(tasks_.size(), 1 << 20)));
       t.stats =
-          compile_program(p.graph, p.layouts, target, t.options, &cache_, threads, {}, machine_code).stats;
+          compile_program(p.graph, p.layouts, target, t.options, &cache_, threads(), {}, machine_code).stats;
       const std::string key = program_key(p.graph, p.layouts, target, t.options, machine_code).str();
       if (!cache_.load(kPlanKind, key, true)) t.error = "its entry cannot be read back";
       std::error_code ec;

@@ -49,6 +49,11 @@ double peak_tflops(const GpuSpec& gpu, MathUnit unit) {
 
 std::span<const GpuSpec> gpu_specs() { return kGpus; }
 
+const char* name_of(MathUnit unit) {
+  constexpr const char* kNames[] = {"f32", "f64", "tf32", "half"};
+  return kNames[static_cast<size_t>(unit)];
+}
+
 Occupancy occupancy(const BlockNeeds& block, const CudaTarget& target) {
   const int warps = static_cast<int>(round_up(block.threads, CudaTarget::kWarp)) / CudaTarget::kWarp;
   const int most = target.threads_per_sm / CudaTarget::kWarp;

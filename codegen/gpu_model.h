@@ -45,6 +45,7 @@ std::span<const GpuSpec> gpu_specs();
 
 /// Which units compute a kernel.
 enum class MathUnit : uint8_t { f32, f64, tf32, half };
+const char* name_of(MathUnit unit);
 
 /// One launch.
 struct KernelWork {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiled program as an entry of the disk cache. Included by program*.cpp and their tests
-// only.
+// A compiled program as an entry of the disk cache. Included by program*.cpp and their tests only.
 #pragma once
 
 #include <string>

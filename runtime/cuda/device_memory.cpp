@@ -217,13 +217,13 @@ void CudaDevice::stay_near_compute() {
 CudaMemory CudaDevice::upload(const void* from, size_t bytes, std::string_view holder,
                               const std::function<std::string()>& describe) {
   check_unrecorded("upload", bytes);
-  const bool small = bytes < kSmallUpload;
-  if (!small) stay_near_compute();
-  CudaMemory out = allocate_on(small ? plain_.compute : plain_.uploads, bytes, holder, describe);
-  if (small) {
+  if (bytes < kSmallUpload) {
+    CudaMemory out = allocate(bytes, holder, describe);
     staging_->upload(out.address(), from, bytes);
     return out;
   }
+  stay_near_compute();
+  CudaMemory out = allocate_on(plain_.uploads, bytes, holder, describe);
   try {
     upload_staging_->upload(out.address(), from, bytes);
   } catch (const Error&) {

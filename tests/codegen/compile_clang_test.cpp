@@ -17,6 +17,7 @@
 #include "ir/base/error.h"
 #include "ir/base/options.h"
 #include "runtime/image.h"
+#include "tests/codegen/kept_source.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -194,8 +195,7 @@ TEST_F(CompileClang, CompileErrorNamesTheKeptSource) {
   EXPECT_THAT(what, HasSubstr("cpu compiler: bad.cpp does not compile; its source is kept in /"));
   EXPECT_THAT(what, HasSubstr("\nit computes net.cpp:3 net.cpp:4 (f)\n"));
   EXPECT_THAT(what, HasSubstr("bad.cpp:2:18: error: use of undeclared identifier 'undeclared'"));
-  const size_t at = what.find("kept in ") + 8;
-  const std::string path = what.substr(at, what.find('\n') - at);
+  const std::string path = testing::kept_in(what);
   std::stringstream kept;
   kept << std::ifstream(path).rdbuf();
   EXPECT_EQ(kept.str(),

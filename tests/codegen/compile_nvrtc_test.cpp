@@ -12,6 +12,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/options.h"
+#include "tests/codegen/kept_source.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -42,11 +43,6 @@ std::string error_of(ErrorKind kind, const std::function<void()>& f) {
   }
   ADD_FAILURE() << "no error";
   return "";
-}
-
-std::string kept_in(const std::string& what) {
-  const size_t at = what.find("kept in ") + 8;
-  return what.substr(at, what.find('\n', at) - at);
 }
 
 class Nvrtc : public ::testing::Test {
@@ -106,7 +102,7 @@ TEST_F(Nvrtc, AnErrorNamesTheFileTheLineAndWhereTheSourceIs) {
   const std::string what = error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1); });
   EXPECT_THAT(what, HasSubstr("cuda compiler: bad.cu does not compile for sm_90a (NVRTC_ERROR_COMPILATION)"));
   EXPECT_THAT(what, HasSubstr("bad.cu(4): error: identifier \"oops\" is undefined"));
-  const std::string path = kept_in(what);
+  const std::string path = testing::kept_in(what);
   EXPECT_TRUE(std::filesystem::exists(path)) << path;
   std::filesystem::remove(path);
 }
@@ -118,7 +114,7 @@ TEST_F(Nvrtc, TheKeptSourceHasTheNumbersOfTheLogAndTheUsersLines) {
   const KernelLines lines = {{"bad", "net.cpp:3 net.cpp:4"}, {"of another source", "net.cpp:9"}};
   const std::string what =
       error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1, nullptr, {}, lines); });
-  const std::string path = kept_in(what);
+  const std::string path = testing::kept_in(what);
   EXPECT_THAT(what, HasSubstr(path + "\nit computes net.cpp:3 net.cpp:4 (bad)\nbad.cu(4): error: "));
   std::stringstream kept;
   kept << std::ifstream(path).rdbuf();
@@ -129,7 +125,7 @@ TEST_F(Nvrtc, TheKeptSourceHasTheNumbersOfTheLogAndTheUsersLines) {
   modules[0].source = kept.str();
   const std::string again =
       error_of(ErrorKind::compile, [&] { compile_cuda(modules, "sm_90a", nullptr, 1); });
-  std::filesystem::remove(kept_in(again));
+  std::filesystem::remove(testing::kept_in(again));
   EXPECT_THAT(again, HasSubstr("bad.cu(4): error: identifier \"oops\" is undefined")) << "as it did";
 }
 

@@ -13,6 +13,7 @@
 #include "codegen/program_key.h"
 #include "tests/codegen/convolutions.h"
 #include "tests/codegen/cuda_plan.h"
+#include "tests/codegen/kept_source.h"
 #include "tests/ir/random_graph.h"
 
 namespace kiln {
@@ -186,8 +187,7 @@ TEST_F(ProgramCudaCache, ASourceThatDoesNotCompileNamesTheLinesOfTheProgram) {
     } catch (const Error& e) {
       const std::string want = fmt::format("\nit computes net.cpp:{} net.cpp:{} (", line, line + 1);
       EXPECT_THAT(e.what(), ::testing::HasSubstr(want));
-      std::string path = std::string(e.what()).substr(std::string_view(e.what()).find("kept in ") + 8);
-      path.resize(path.find('\n'));
+      const std::string path = testing::kept_in(e.what());
       EXPECT_TRUE(std::filesystem::remove(path)) << path;
     }
   }
