@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // nvrtc_kernels each|shared ARCHITECTURES JOB...: compiles by NVRTC every CUDA kernel of the jobs' programs.
-// shared: of each program for one of the architectures. each: for all of them; for one of them also with
-// tf32, and those of KILN_FUZZ_GRAPHS random graphs from seed KILN_FUZZ_SEED. A text is compiled once. Prints
-// for each architecture how many there are and which spill registers. Status 1: NVRTC refused some, which are
-// named with its log; 77: there is no NVRTC.
+// shared: of each program for one of the architectures. each: for all of them, also with tf32, and those of
+// KILN_FUZZ_GRAPHS random graphs from seed KILN_FUZZ_SEED, each for one of them. A text is compiled once.
+// Prints for each architecture how many there are and which spill registers. Status 1: NVRTC refused some,
+// which are named with its log; 77: there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -144,10 +144,8 @@ int run(const std::vector<std::string>& args) {
   bool good = true;
   for (size_t i = 0; i < archs.size(); ++i) {
     Kernels kernels(archs[i]);
-    for (size_t p = 0; p < programs.size(); ++p) {
-      const bool its_turn = p % archs.size() == i;
-      if (each || its_turn) kernels.add_program(programs[p], each && its_turn);
-    }
+    for (size_t p = each ? 0 : i; p < programs.size(); p += each ? 1 : archs.size())
+      kernels.add_program(programs[p], each);
     if (each) add_random(kernels, i, archs.size());
     good = kernels.compile() && good;
     std::fflush(stdout);
