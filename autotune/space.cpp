@@ -21,8 +21,9 @@ class MatmulSpace {
     blocks();
     packing();
     for (const int64_t tasks : kTasks) add({.tasks = tasks});
+    const Dim k = c_.spec.products();
     for (const int64_t kc : kChunks)
-      if (c_.spec.k.is_const() && kc < c_.spec.k.value()) add({.kc = kc});
+      if (k.is_const() && kc < k.value()) add({.kc = kc});
     splits();
     return std::move(out_);
   }
@@ -46,6 +47,7 @@ class MatmulSpace {
     const MatmulSpec& m = c_.spec;
     const bool b_in_place = m.b.col_stride.is(1) && m.n.is_const() && m.n.value() % first_.width == 0;
     if (b_in_place && !c_.fused.prologue[1] && !m.b.half) add({.pack_b = !first_.pack_b});
+    if (!m.k_outer.empty()) return;  // A stays in place
     for (const PackA p : {PackA::none, PackA::rows, PackA::cols}) {
       const bool in_place = first_.pairs ? m.a.col_stride.is(1) : !m.a.half;
       const bool fits = p == PackA::none   ? !c_.fused.prologue[0] && in_place

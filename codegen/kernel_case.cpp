@@ -13,6 +13,8 @@ std::string text_of(const MatmulOperand& o) {
   std::string s =
       fmt::format("at {} rows {} cols {} batch", o.offset.str(), o.row_stride.str(), o.col_stride.str());
   for (const Dim& d : o.batch_stride) s += " " + d.str();
+  if (!o.k_stride.empty()) s += " runs";
+  for (const Dim& d : o.k_stride) s += " " + d.str();
   if (o.half) s += fmt::format(" as {}", dtype_name(*o.half));
   return s + "\n";
 }
@@ -22,6 +24,8 @@ std::string text_of(const MatmulCase& c) {
   std::string s = fmt::format("matmul {} m {} n {} k {} joint {} batch", dtype_name(m.dtype), m.m.str(),
                               m.n.str(), m.k.str(), c.joint);
   for (const Dim& d : m.batch) s += " " + d.str();
+  if (!m.k_outer.empty()) s += " runs";
+  for (const Dim& d : m.k_outer) s += " " + d.str();
   s += "\na " + text_of(m.a) + "b " + text_of(m.b) + "c " + text_of(m.c);
   for (size_t i = 0; i < 2; ++i)
     if (const auto& p = c.fused.prologue[i])

@@ -99,21 +99,29 @@ void lay_result(MatmulSpec& spec, size_t from_b) {
   }
 }
 
-/// Index sets as batch axes, m, n and k. False when an operand must be copied first: see lower_contract.
-/// `joint` counts the batch axes of both operands, which come first.
-bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, MatmulSpec& spec,
-                   size_t& joint, bool which[2]) {
+/// Whether a contraction over the runs `k` needs no copy, or else which operand is made dense first. `runs`:
+/// it may walk several, which `a` takes in place. Then only b is copied, where b alone breaks them up.
+bool walks_contracted(const Graph& g, const Node& n, const std::vector<Operand>& operands, const Joint& k,
+                      bool runs, bool which[2]) {
+  which[0] = which[1] = false;
+  if (k.sizes.size() <= 1) return true;
+  const size_t by_a = merge(g.type(n.in[0]).shape, operands[0].layout.strides, dims_attr(n, 2)).sizes.size();
+  const size_t by_b = merge(g.type(n.in[1]).shape, operands[1].layout.strides, dims_attr(n, 3)).sizes.size();
+  KILN_ASSERT(by_a > 1 || by_b > 1, "contracted dims of dot_general are walked in two orders");
+  if (runs && k.sizes.size() == by_a) return true;
+  which[0] = by_a > 1 && !(runs && by_b > 1);
+  which[1] = by_b > 1;
+  return false;
+}
+
+/// Index sets as batch axes, m, n and k. False when an operand must be copied first: `which`. `joint` counts
+/// the batch axes of both operands, which come first.
+bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& operands, bool runs,
+                   MatmulSpec& spec, size_t& joint, bool which[2]) {
   const Shape &sa = g.type(n.in[0]).shape, &sb = g.type(n.in[1]).shape;
   const TensorLayout &la = operands[0].layout, &lb = operands[1].layout;
-  which[0] = which[1] = false;
   const Joint k = merge_both(sa, dims_attr(n, 2), la.strides, dims_attr(n, 3), lb.strides);
-  if (k.sizes.size() > 1) {
-    // Make dense what does not walk its contracted dims as one.
-    which[0] = merge(sa, la.strides, dims_attr(n, 2)).sizes.size() > 1;
-    which[1] = merge(sb, lb.strides, dims_attr(n, 3)).sizes.size() > 1;
-    KILN_ASSERT(which[0] || which[1], "contracted dims of dot_general are walked in two orders");
-    return false;
-  }
+  if (!walks_contracted(g, n, operands, k, runs, which)) return false;
   spec.dtype = g.type(n.out).dtype;
   spec.a.offset = la.offset;
   spec.b.offset = lb.offset;
@@ -122,9 +130,14 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
   joint = spec.batch.size();
   spec.a.batch_stride = batch.a;
   spec.b.batch_stride = batch.b;
-  spec.k = k.sizes.empty() ? Dim(1) : k.sizes[0];
-  spec.a.col_stride = k.sizes.empty() ? Dim(1) : k.a[0];
-  spec.b.row_stride = k.sizes.empty() ? Dim(1) : k.b[0];
+  spec.k = k.sizes.empty() ? Dim(1) : k.sizes.back();
+  spec.a.col_stride = k.sizes.empty() ? Dim(1) : k.a.back();
+  spec.b.row_stride = k.sizes.empty() ? Dim(1) : k.b.back();
+  for (size_t i = 0; i + 1 < k.sizes.size(); ++i) {
+    spec.k_outer.push_back(k.sizes[i]);
+    spec.a.k_stride.push_back(k.a[i]);
+    spec.b.k_stride.push_back(k.b[i]);
+  }
   matrix_dim(merge(sa, la.strides, free_dims(n, 0, sa.size())), spec, spec.a, spec.b, spec.m,
              spec.a.row_stride);
   const size_t from_b = spec.batch.size();  // batch axes from here on are free dims of b
@@ -168,12 +181,15 @@ TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_l
 bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands, const Target& target,
                    const Fused& fused, MatmulCase& out, bool which[2]) {
   out = {};
-  if (!contract_spec(g, n, operands, out.spec, out.joint, which)) return false;
+  // Only the CPU's template walks several runs of k, and A where it lies.
+  const DType t = g.type(n.out).dtype;
+  const bool runs = std::holds_alternative<CpuTarget>(target) && loop::computed(t) == t && !fused.prologue[0];
+  if (!contract_spec(g, n, operands, runs, out.spec, out.joint, which)) return false;
   if (const auto* cpu = std::get_if<CpuTarget>(&target)) {
     out.target.vector_bytes = cpu->vector_bytes;
     out.target.vector_registers = cpu->vector_bytes == 64 ? 32 : 16;
     out.target.bf16_pairs = cpu->has("avx512bf16") && cpu->has("avx512vl");
-    if (const DType t = out.spec.dtype; loop::computed(t) != t) {
+    if (loop::computed(t) != t) {
       out.spec.dtype = loop::computed(t);
       out.spec.a.half = out.spec.b.half = out.spec.c.half = t;
     }

@@ -159,7 +159,7 @@ void Lowering::add_fill(const Shape& shape, DType t, loop::Instr from, int from_
 Operand Lowering::copied(const Node& n, size_t i, const Operand& o, int* cell) {
   const Type& t = g_.type(n.in[i]);
   std::vector<int64_t> order;
-  const Operand out{o.base, dense_operand(g_, n, i, true, order)};
+  const Operand out{o.base, dense_operand(g_, n, i, i == 0, order)};
   Type permuted{t.dtype, {}};
   TensorLayout now{{}, o.layout.offset};
   for (const int64_t d : order) {

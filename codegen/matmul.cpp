@@ -29,6 +29,7 @@ struct Printer {
   std::vector<std::string> batch() const { return detail::batch_names(spec); }
   bool split() const { return s.split_k > 1; }
   bool default_store() const { return !hooks.epilogue; }
+  bool outer() const { return !spec.k_outer.empty(); }
   void check() const;
   void print_offset(const char* pointer, const MatmulOperand& operand, const std::string& more);
   void print_signature();
@@ -41,6 +42,10 @@ struct Printer {
                       const std::string& resume);
   void print_store(bool full, const std::string& lanes);
   void print_epilogue(const std::string& value_full, const std::string& value_part);
+  void print_range();
+  void print_chunk();
+  void print_outer_range();
+  void print_outer_chunk();
   void print_main();
   void print_combine();
 };
@@ -62,6 +67,10 @@ void Printer::check() const {
   for (const MatmulOperand* o : {&spec.a, &spec.b, &spec.c})
     KILN_ASSERT(!o->half || spec.dtype == DType::f32, "matmul of {} in {}", dtype_name(*o->half),
                 dtype_name(spec.dtype));
+  const auto runs_fit = [&](const MatmulOperand& o) { return o.k_stride.size() == spec.k_outer.size(); };
+  KILN_ASSERT(runs_fit(spec.a) && runs_fit(spec.b), "matmul: strides and axes around k differ");
+  KILN_ASSERT(!outer() || (s.pack_a == PackA::none && !spec.a.half && !spec.b.half),
+              "matmul: several runs of k need A in place");
   KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
                            !hooks.prologue_b && !spec.b.half),
               "matmul: B must be packed");
@@ -149,7 +158,10 @@ void Printer::print_dispatch(const std::string& a, const std::string& b, const s
   const auto by_cols = [&](int rows, const std::string& a_at, const std::string& to) {
     const auto call = [&](int vectors) {
       return fmt::format("micro_{}x{}({}, {}, {}, {}, {}, {}, dims);", rows, vectors, a_at, b,
-                         s.pack_a == PackA::none ? "kk" : chunk_steps(s), to, ld, resume);
+                         !spec.k_outer.empty()     ? "runs, kk"
+                         : s.pack_a == PackA::none ? "kk"
+                                                   : chunk_steps(spec, s),
+                         to, ld, resume);
     };
     if (shape.col_tail == 0) return out.lines(call(s.nv));
     out.line("if (c > {}) {}", shape.col_tail * s.width, call(s.nv));
@@ -212,20 +224,21 @@ void Printer::print_epilogue(const std::string& value_full, const std::string& v
 /// One mr x nr block: micro kernel, then epilogue unless it wrote C itself.
 void Printer::print_register_block() {
   const std::string a_at =
-      s.pack_a == PackA::none   ? fmt::format("a + (ir + ii) * {} + k_at * {}", dims.text(spec.a.row_stride),
-                                              dims.text(spec.a.col_stride))
+      s.pack_a == PackA::none   ? fmt::format("{} + (ir + ii) * {} + k_at * {}", outer() ? "a_chunk" : "a",
+                                              dims.text(spec.a.row_stride), dims.text(spec.a.col_stride))
       : s.pack_a == PackA::rows ? fmt::format("packed_a + ii * {}", shape.a_ld)
       : s.pairs                 ? fmt::format("packed_a + ii / {0} * (kp * {0} + {1})", s.mr, shape.a_pad)
-                                : fmt::format("packed_a + ii * {}", chunk_steps(s));
-  const std::string b_at = s.pack_b ? fmt::format("packed_b + j * {}", chunk_steps(s))
-                                    : fmt::format("b + k_at * {} + j", dims.text(spec.b.row_stride));
+                                : fmt::format("packed_a + ii * {}", chunk_steps(spec, s));
+  const std::string b_at =
+      s.pack_b ? fmt::format("packed_b + j * {}", chunk_steps(spec, s))
+               : fmt::format("{} + k_at * {} + j", outer() ? "b_chunk" : "b", dims.text(spec.b.row_stride));
   out.line("const long r = min({}, rows - ir - ii), c = min({}, cols - j);", s.mr, shape.nr);
   const std::string c_at =
       fmt::format("c_tile + (row + ir + ii) * {} + col + j", dims.text(spec.c.row_stride));
   const std::string c_ld = dims.text(spec.c.row_stride);
   const std::string in_tile =
       shape.partial ? fmt::format("tile + (ir + ii) * {} + j * {}", s.tile_n, s.mr) : std::string("tile");
-  const std::string resume = shape.one_chunk ? "false" : "k_at > k_begin";
+  const std::string resume = shape.one_chunk ? "false" : outer() ? "chunk > 0" : "k_at > k_begin";
   if (shape.plain_c && shape.exact) {
     out.line("T* const to = {};", c_at);
     return print_dispatch(a_at, b_at, c_ld, resume);
@@ -241,13 +254,79 @@ void Printer::print_register_block() {
   } else {
     out.line("T* const to = {};", in_tile);
     print_dispatch(a_at, b_at, std::to_string(shape.nr), resume);
-    if (!shape.one_chunk) out.lines("if (k_at + kk < k_end) continue;");
+    if (!shape.one_chunk) out.line("if ({}) continue;", outer() ? "chunk + 1 < chunks" : "k_at + kk < k_end");
   }
   out.lines("const long block_row = row + ir + ii, block_col = col + j;");
   const std::string value = fmt::format("load(to + i * {} + j)", shape.nr);
   out.lines("{");
   print_epilogue(value, value);
   out.lines("}");
+}
+
+void Printer::print_range() {
+  if (split()) {
+    out.line("const long k_part = {};", dims.text(chunk_of_split(spec, s.split_k)));
+    out.lines("const long k_begin = min(split * k_part, k), k_end = min(k_begin + k_part, k);");
+  } else {
+    out.lines("const long k_begin = 0, k_end = k;");
+  }
+}
+
+void Printer::print_chunk() {
+  out.lines("long k_at = k_begin;\ndo {");
+  out.line("const long kk = min({}, k_end - k_at);", s.kc);
+  if (s.pairs) out.lines("const long kp = (kk + 1) / 2;");
+}
+
+/// The outermost axis around k is what is split; the axes but the last are counted as one, `lead`.
+void Printer::print_outer_range() {
+  const std::vector<Dim>& axes = spec.k_outer;
+  const std::string first = dims.text(axes[0]);
+  if (split()) {
+    out.line("const long part = {};", dims.text(ceildiv(axes[0], Dim(s.split_k))));
+    out.line("const long begin = min(split * part, {0}), end = min(begin + part, {0});", first);
+  } else {
+    out.line("const long begin = 0, end = {};", first);
+  }
+  Dim inner(1);
+  for (size_t i = 1; i + 1 < axes.size(); ++i) inner = inner * axes[i];
+  if (axes.size() == 1)
+    out.lines("const long run_begin = begin, run_end = end, lead_begin = 0, lead_end = 1;");
+  else
+    out.line("const long run_begin = 0, run_end = {0}, lead_begin = begin * {1}, lead_end = end * {1};",
+             dims.text(axes.back()), dims.text(inner));
+  out.line("const long run_steps = (run_end - run_begin + {0}) / {1}, k_steps = (k + {2}) / {3};",
+           shape.runs - 1, shape.runs, s.kc - 1, s.kc);
+  out.lines("const long chunks = (lead_end - lead_begin) * run_steps * k_steps;");
+}
+
+/// Without any chunk there is still a sum of nothing to store.
+void Printer::print_outer_chunk() {
+  out.lines("long chunk = 0;\ndo {");
+  out.lines("long run_at = run_begin, k_at = 0, lead = lead_begin, runs = 0, kk = 0;\nif (chunks > 0) {");
+  out.line("k_at = chunk % k_steps * {};\nkk = min({}, k - k_at);", s.kc, s.kc);
+  out.line("run_at = run_begin + chunk / k_steps % run_steps * {0};\nruns = min({0}, run_end - run_at);",
+           shape.runs);
+  out.lines("lead = lead_begin + chunk / k_steps / run_steps;\n}");
+  out.lines("const long ks = runs * kk;\n(void)ks;");
+  std::string a = "a", b = "b";
+  const auto add = [&](const std::string& index, size_t axis) {
+    a += fmt::format(" + {} * {}", index, dims.text(spec.a.k_stride[axis]));
+    b += fmt::format(" + {} * {}", index, dims.text(spec.b.k_stride[axis]));
+  };
+  out.lines("long rest_of_lead = lead;\n(void)rest_of_lead;");
+  const size_t last = spec.k_outer.size() - 1;
+  for (size_t i = last; i-- > 0;) {
+    if (i == 0) {
+      add("rest_of_lead", i);
+      break;
+    }
+    out.line("const long lead_{0} = rest_of_lead % {1};\nrest_of_lead /= {1};", i,
+             dims.text(spec.k_outer[i]));
+    add(fmt::format("lead_{}", i), i);
+  }
+  add("run_at", last);
+  out.line("const T* const a_chunk = {};\nconst T* const b_chunk = {};\n(void)b_chunk;", a, b);
 }
 
 void Printer::print_main() {
@@ -262,12 +341,8 @@ void Printer::print_main() {
   if (s.pack_b) out.lines("long packed = -1;");
   out.lines("for (long task = task_begin; task < task_end; ++task) {");
   print_task_decode();
-  if (split()) {
-    out.line("const long k_part = {};", dims.text(chunk_of_split(spec, s.split_k)));
-    out.lines("const long k_begin = min(split * k_part, k), k_end = min(k_begin + k_part, k);");
-  } else {
-    out.lines("const long k_begin = 0, k_end = k;");
-  }
+  if (outer()) print_outer_range();
+  else print_range();
   print_offset("a", spec.a,
                spec.a.row_stride.is(0) ? "" : fmt::format(" + row * {}", dims.text(spec.a.row_stride)));
   print_offset("b", spec.b, fmt::format(" + col * {}", dims.text(spec.b.col_stride)));
@@ -276,11 +351,12 @@ void Printer::print_main() {
                  split() ? " + split * " + dims.text(numel(spec.batch) * spec.m * spec.n) : "");
   print_task_names();
   print_task_hook(hooks.task_begin);
-  out.lines("long k_at = k_begin;\ndo {");
-  out.line("const long kk = min({}, k_end - k_at);", s.kc);
-  if (s.pairs) out.lines("const long kp = (kk + 1) / 2;");
+  if (outer()) print_outer_chunk();
+  else print_chunk();
   if (s.pack_b) {
-    out.line("if (packed != columns{}) {{", shape.one_chunk ? "" : " || k_end - k_begin > kk");
+    out.line("if (packed != columns{}) {{", shape.one_chunk ? ""
+                                            : outer()       ? " || chunks > 1"
+                                                            : " || k_end - k_begin > kk");
     detail::print_pack_b(out, spec, s, shape, hooks, dims);
     out.lines("packed = columns;\n}");
   }
@@ -291,7 +367,7 @@ void Printer::print_main() {
   out.line("for (long j = 0; j < cols; j += {}) {{", shape.nr);
   print_register_block();
   out.lines("}\n}\n}");
-  out.lines("k_at += kk;\n} while (k_at < k_end);");
+  out.lines(outer() ? "} while (++chunk < chunks);" : "k_at += kk;\n} while (k_at < k_end);");
   print_task_hook(hooks.task_end);
   out.lines("}\n}");
 }

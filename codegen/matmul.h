@@ -25,6 +25,7 @@ struct MatmulOperand {
   Dim row_stride, col_stride;
   /// On the CPU: bf16 or f16 where it lies in memory so, of a matmul in f32.
   std::optional<DType> half = {};
+  std::vector<Dim> k_stride = {};  ///< one per axis of MatmulSpec::k_outer
 };
 
 /// One contraction. Shapes: A[batch..., m, k], B[batch..., k, n], C[batch..., m, n].
@@ -32,7 +33,12 @@ struct MatmulSpec {
   DType dtype = DType::f32;  ///< of the sums: f32 or f64; on CUDA also bf16 and f16, for those stored so
   std::vector<Dim> batch;    ///< any number of axes
   Dim m, n, k;
+  /// Axes around k, outermost first, where no one stride says where both operands go on (windows): sums run
+  /// over them, too. On the CPU only, A in place and nothing in halves.
+  std::vector<Dim> k_outer = {};
   MatmulOperand a{0, 0, {}, 0, 0}, b{1, 0, {}, 0, 0}, c{2, 0, {}, 0, 0};
+  /// All products of a sum.
+  Dim products() const { return numel(k_outer) * k; }
 };
 
 /// What the schedule needs to know of a CPU.
@@ -56,9 +62,11 @@ struct MatmulSchedule {
   /// Operands in bf16 stay so, two neighbours along k in a word. Of each pair the second product is added
   /// first, and operands and sums below 2^-126 count as zero, as the instruction has it.
   bool pairs = false;
-  int width = 8;        ///< elements of a vector
-  int mr = 6, nv = 2;   ///< register block: rows, vectors of columns
-  int64_t kc = 512;     ///< k range packed at a time; even with pairs
+  int width = 8;       ///< elements of a vector
+  int mr = 6, nv = 2;  ///< register block: rows, vectors of columns
+  /// k range packed at a time; even with pairs. With k_outer: whole runs of k, along its last axis, that are
+  /// not longer, or parts of one.
+  int64_t kc = 512;
   int64_t mc = 6;       ///< rows of A packed at a time, a multiple of mr
   int64_t tile_m = 96;  ///< rows of a task, a multiple of mc
   int64_t tile_n = 96;  ///< columns of a task, a multiple of mr * nv

@@ -86,12 +86,12 @@ void pack_b_rows(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
   if (!hooks.prologue_b)
     out.line("const {}* const from = b + (k_at + p) * {};", element_type(spec.b),
              dims.text(spec.b.row_stride));
-  print_line(out, hooks.line_b, spec, s, true, "k_at + p");
+  const std::string row = fmt::format("{} + p", packed_b_step(spec));
+  print_line(out, hooks.line_b, spec, s, true, row);
   panel_loop(
       out, spec, s, shape, "p", [&](const std::string& at, const std::string& to, const std::string& lanes) {
         out.lines("{ V x;");
-        out.lines(
-            load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + " + at, true, "from + " + at, lanes));
+        out.lines(load_vector(hooks.prologue_b, spec, s, row, "col + " + at, true, "from + " + at, lanes));
         out.line("store({}, x); }}", to);
       });
   out.lines("}");
@@ -102,7 +102,8 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
                  const MatmulHooks& hooks, DimTable& dims) {
   const std::string cs = dims.text(spec.b.col_stride);
   out.line("for (long j = 0; j < cols; j += {}) {{", s.width);
-  out.line("T* const to = packed_b + j / {0} * {0} * kk + j % {0};", shape.nr);
+  out.line("T* const to = {1} + j / {0} * {0} * {2} + j % {0};", shape.nr, packed_b_name(spec),
+           chunk_steps(spec, s));
   vector_loop(out, s.width, "p", "kk", k_has_tail(spec, s, shape, s.width), [&](const std::string& lanes) {
     out.line("V r[{}];", s.width);
     out.line("#pragma clang loop unroll({})", hooks.prologue_b ? "disable" : "full");
@@ -111,7 +112,8 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
     out.line("const long c = {};\nV x;", whole ? "j + i" : "min(j + i, cols - 1)");
     print_line(out, hooks.line_b, spec, s, false, "col + c");
     const std::string address = fmt::format("b + c * {} + k_at + p", cs);
-    out.lines(load_vector(hooks.prologue_b, spec, s, "k_at + p", "col + c", false, address, lanes));
+    out.lines(load_vector(hooks.prologue_b, spec, s, fmt::format("{} + p", packed_b_step(spec)), "col + c",
+                          false, address, lanes));
     out.lines("r[i] = x;\n}");
     out.lines("transpose(r);");
     if (lanes.empty()) out.lines("#pragma clang loop unroll(full)");
@@ -120,18 +122,32 @@ void pack_b_cols(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& 
   });
   out.lines("}");
 }
-}  // namespace
 
-void print_pack_b(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
-                  const MatmulHooks& hooks, DimTable& dims) {
+/// B over one run of k.
+void print_pack_run(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
+                    const MatmulShape& shape, const MatmulHooks& hooks, DimTable& dims) {
   if (s.pairs) return print_pack_b_pairs(out, spec, s, shape, hooks, dims);
   if (spec.b.col_stride.is(1)) return pack_b_rows(out, spec, s, shape, hooks, dims);
   if (spec.b.row_stride.is(1)) return pack_b_cols(out, spec, s, shape, hooks, dims);
   if (hooks.prologue_b) return pack_b_rows(out, spec, s, shape, hooks, dims);
   out.lines("for (long p = 0; p < kk; ++p) {");
   out.lines("for (long j = 0; j < cols; ++j)");
-  out.line("packed_b[j / {0} * {0} * kk + p * {0} + j % {0}] = kn::load<1>(b + (k_at + p) * {1} + j * {2});",
-           shape.nr, dims.text(spec.b.row_stride), dims.text(spec.b.col_stride));
+  out.line("{3}[j / {0} * {0} * {4} + p * {0} + j % {0}] = kn::load<1>(b + (k_at + p) * {1} + j * {2});",
+           shape.nr, dims.text(spec.b.row_stride), dims.text(spec.b.col_stride), packed_b_name(spec),
+           chunk_steps(spec, s));
+  out.lines("}");
+}
+}  // namespace
+
+void print_pack_b(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
+                  const MatmulHooks& hooks, DimTable& dims) {
+  if (spec.k_outer.empty()) return print_pack_run(out, spec, s, shape, hooks, dims);
+  out.lines("for (long run = 0; run < runs; ++run) {");
+  out.line("const T* const b = b_chunk + run * {};\n(void)b;", dims.text(spec.b.k_stride.back()));
+  out.line("T* const packed_run = packed_b + run * kk * {};", shape.nr);
+  out.line("const long k_row = (lead * {} + run_at + run) * k + k_at;\n(void)k_row;",
+           dims.text(spec.k_outer.back()));
+  print_pack_run(out, spec, s, shape, hooks, dims);
   out.lines("}");
 }
 

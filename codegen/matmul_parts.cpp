@@ -102,10 +102,19 @@ std::string call_hook(const MatmulHook& hook, const MatmulSpec& spec, const Matm
 
 MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulHooks& hooks) {
   nr = int64_t{s.nv} * s.width;
-  const bool const_k = spec.k.is_const();
-  const int64_t k_range = const_k ? (spec.k.value() + s.split_k - 1) / s.split_k : s.kc;
+  const bool const_k = spec.k.is_const(), outer = !spec.k_outer.empty();
+  const int64_t k_range = !const_k ? s.kc
+                          : outer  ? spec.k.value()
+                                   : (spec.k.value() + s.split_k - 1) / s.split_k;
   one_chunk = const_k && k_range <= s.kc;
-  const int64_t chunk = (std::max<int64_t>(1, std::min(k_range, s.kc)) + s.pairs) / (s.pairs ? 2 : 1);
+  int64_t chunk = (std::max<int64_t>(1, std::min(k_range, s.kc)) + s.pairs) / (s.pairs ? 2 : 1);
+  if (outer && one_chunk) {
+    runs = std::max<int64_t>(1, s.kc / std::max<int64_t>(1, k_range));
+    const Dim& last = spec.k_outer.back();
+    if (last.is_const()) runs = std::clamp<int64_t>(last.value(), 1, runs);
+    one_chunk = spec.k_outer.size() == 1 && last.is_const() && last.value() <= runs;
+    chunk *= runs;
+  }
   plain_c = !hooks.epilogue && spec.c.col_stride.is(1) && !spec.c.half;
   row_by_row = !spec.m.is_const() && s.pack_a == PackA::none && s.mr > 1;
   exact_rows = spec.m.is_const() || s.pack_a == PackA::none;
@@ -142,6 +151,7 @@ void print_half_words(SourceText& out, DType half, int width) {
 
 bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape, int unit) {
   if (!spec.k.is_const() || spec.k.value() % unit != 0) return true;
+  if (!spec.k_outer.empty()) return s.kc < spec.k.value() && s.kc % unit != 0;
   const int64_t part = (spec.k.value() + s.split_k - 1) / s.split_k;
   return part % unit != 0 || (!shape.one_chunk && s.kc % unit != 0);
 }
@@ -198,12 +208,13 @@ void print_step(SourceText& out, const MatmulSchedule& s, int rows, int vectors,
 
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
                         const MatmulShape& shape, int rows, int vectors, DimTable& dims) {
-  const bool in_place = s.pack_a == PackA::none;
+  const bool in_place = s.pack_a == PackA::none, outer = !spec.k_outer.empty();
   out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", rows, vectors * s.width);
   out.line(
-      "static __attribute__((noinline)) void micro_{}x{}(const {}* a, const {}* b, long k, T* c, long ldc, "
+      "static __attribute__((noinline)) void micro_{}x{}(const {}* a, const {}* b, {}long k, T* c, long ldc, "
       "bool resume, const int64_t* dims) {{",
-      rows, vectors, in_place ? element_type(spec.a) : packed_type(s), packed_type(s));
+      rows, vectors, in_place ? element_type(spec.a) : packed_type(s), packed_type(s),
+      outer ? "long runs, " : "");
   const bool cols = s.pack_a == PackA::cols;
   const std::string a_rs = in_place ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
   const std::string a_ks = !in_place ? std::to_string(cols ? shape.a_ld : 1)
@@ -225,9 +236,17 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   out.lines("}");
   // A in place counts k in halves of words.
   const bool halves = s.pairs && in_place;
-  out.lines(halves ? "for (; k > 1; k -= 2) {" : "for (; k > 0; --k) {");
+  if (outer) out.lines("for (; runs > 0; --runs) {\nconst T *a_run = a, *b_run = b;");
+  out.lines(halves  ? "for (; k > 1; k -= 2) {"
+            : outer ? "for (long p = 0; p < k; ++p) {"
+                    : "for (; k > 0; --k) {");
   print_step(out, s, rows, vectors, halves ? "one_word(a + {} * a_rs)" : "a[{} * a_rs]");
   out.lines("a += a_ks;\nb += b_ks;\n}");
+  if (outer) {
+    out.line("a = a_run + {};", dims.text(spec.a.k_stride.back()));
+    if (s.pack_b) out.lines("(void)b_run;\n}");
+    else out.line("b = b_run + {};\n}}", dims.text(spec.b.k_stride.back()));
+  }
   if (halves && k_has_tail(spec, s, shape, 2)) {
     out.lines("if (k > 0) {");
     print_step(out, s, rows, vectors, "half_word(a + {} * a_rs)");

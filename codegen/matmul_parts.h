@@ -14,6 +14,7 @@ struct MatmulShape {
   MatmulShape(const MatmulSpec& spec, const MatmulSchedule& schedule, const MatmulHooks& hooks);
 
   int64_t nr = 0;           ///< columns of a register block
+  int64_t runs = 1;         ///< with k_outer: runs of k in a chunk
   int64_t a_ld = 0;         ///< between rows (PackA::rows) or k steps (PackA::cols) of packed A
   int64_t a_pad = 0;        ///< words behind each of its panels, with pairs and PackA::cols
   bool one_chunk = false;   ///< all of k fits kc
@@ -37,7 +38,15 @@ inline const char* element_type(const MatmulOperand& o) {
 inline const char* packed_type(const MatmulSchedule& s) { return s.pairs ? "P" : "T"; }
 inline const char* packed_vector(const MatmulSchedule& s) { return s.pairs ? "Q" : "V"; }
 /// The printed name of the steps of the micro kernel over a chunk of k.
-inline const char* chunk_steps(const MatmulSchedule& s) { return s.pairs ? "kp" : "kk"; }
+inline const char* chunk_steps(const MatmulSpec& spec, const MatmulSchedule& s) {
+  return s.pairs ? "kp" : spec.k_outer.empty() ? "kk" : "ks";
+}
+
+/// The printed names of the packed B to fill and of the place of its step 0 among all steps of k.
+inline const char* packed_b_name(const MatmulSpec& spec) {
+  return spec.k_outer.empty() ? "packed_b" : "packed_run";
+}
+inline const char* packed_b_step(const MatmulSpec& spec) { return spec.k_outer.empty() ? "k_at" : "k_row"; }
 
 /// Whether the last of the elements along k that are taken `unit` at a time may stand in an incomplete unit.
 bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& schedule, const MatmulShape& shape, int unit);
@@ -95,16 +104,18 @@ void vector_loop(SourceText& out, int step, const std::string& index, const std:
 template <typename Body>
 void panel_loop(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape,
                 const std::string& step, const Body& body) {
-  const char* steps = chunk_steps(s);
+  const char* steps = chunk_steps(spec, s);
   out.line("long j = 0;");
   out.line("for (; j + {0} <= cols; j += {0}) {{", shape.nr);
   for (int v = 0; v < s.nv; ++v)
     body(fmt::format("j + {}", v * s.width),
-         fmt::format("packed_b + j * {} + {} * {} + {}", steps, step, shape.nr, v * s.width), std::string());
+         fmt::format("{} + j * {} + {} * {} + {}", packed_b_name(spec), steps, step, shape.nr, v * s.width),
+         std::string());
   out.lines("}");
   if (spec.n.is_const() && spec.n.value() % shape.nr == 0) return;
   out.line("if (j < cols) {{");
-  out.line("{}* const to = packed_b + j * {} + {} * {} - j;", packed_type(s), steps, step, shape.nr);
+  out.line("{}* const to = {} + j * {} + {} * {} - j;", packed_type(s), packed_b_name(spec), steps, step,
+           shape.nr);
   out.line("for (; j + {0} <= cols; j += {0}) {{", s.width);
   body(std::string("j"), std::string("to + j"), std::string());
   out.lines("}");

@@ -19,6 +19,7 @@ constexpr int64_t kSetStride = 4096;    // bytes after which addresses share a s
 constexpr int64_t kTaskWork = 1 << 18;  // multiply-adds below which a task is not worth its start
 constexpr int64_t kTasks = 16;          // tasks to aim at
 constexpr int64_t kSplitRange = 512;    // shortest range of a split k
+constexpr int64_t kPart = 1024;         // range of a part of k: see by_parts
 
 int64_t known(const Dim& d) { return d.is_const() ? std::max<int64_t>(1, d.value()) : kUnknown; }
 
@@ -30,6 +31,12 @@ struct Problem {
   const MatmulTarget& target;
   const MatmulWish& wish;
   int64_t a_size() const { return pairs ? 2 : size; }  ///< of an element that is read in place
+  /// Whether k has runs and is so long that every tile would bring both operands from memory again. Then
+  /// parts of k are summed apart, and all tiles of one part follow each other.
+  bool by_parts() const {
+    return !spec.k_outer.empty() && known(spec.k_outer[0]) > 1 && spec.products().is_const() &&
+           k > 4 * std::max(m * batch, n);
+  }
 };
 
 /// True if rows or columns that lie `stride` apart fall into the same few sets of the first cache.
@@ -89,15 +96,26 @@ void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSc
   const bool b_in_place = spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
                           !prologues.b && !spec.b.half;
   const bool a_in_place = !prologues.a && (x.pairs ? spec.a.col_stride.is(1) : !spec.a.half);
-  s.pack_b = !b_in_place || (x.m > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
+  const bool shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(),
+                                  [](const Dim& d) { return d.is(0); });
+  const int64_t rows = x.spec.k_outer.empty() || !shared ? x.m : x.m * x.batch;
+  s.pack_b = !b_in_place || (rows > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
   s.pack_a = PackA::none;
   // In columns A is read in long runs only if blocks lie side by side in cache; colliding ones push each
   // other out.
-  const bool by_cols = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1);
+  const bool by_cols = spec.a.row_stride.is(1) && !spec.a.col_stride.is(1) && spec.k_outer.empty();
   if (by_cols && collides(spec.a.col_stride, x.a_size()) && x.k > 64 && x.n > 64) s.pack_a = PackA::cols;
   if (!a_in_place) s.pack_a = by_cols ? PackA::cols : PackA::rows;
   s.pack_a = x.wish.pack_a.value_or(s.pack_a);
   s.pack_b = x.wish.pack_b.value_or(s.pack_b);
+}
+
+/// Runs of k, or parts of one.
+int64_t whole_runs(const Problem& x, int64_t steps) {
+  if (!x.spec.k.is_const()) return std::min<int64_t>(steps, 1024);
+  const int64_t run = std::max<int64_t>(1, x.spec.k.value());
+  if (run > steps) return round_up(ceil_div(run, ceil_div(run, steps)), 8);
+  return run * std::clamp<int64_t>(steps / run, 1, known(x.spec.k_outer.back()));
 }
 
 /// Chunks of k such that one panel of packed B stays in half of the second cache.
@@ -105,8 +123,10 @@ void choose_chunk(const Problem& x, MatmulSchedule& s) {
   const int64_t panel = int64_t{s.nv} * s.width * x.size;
   const int64_t wished = x.pairs ? ceil_div(x.wish.kc, 2) : x.wish.kc;
   const int64_t most = wished ? wished : std::max<int64_t>(256, x.target.l2_bytes / 2 / panel);
-  s.kc =
-      x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
+  if (!x.spec.k_outer.empty()) s.kc = whole_runs(x, most);
+  else
+    s.kc =
+        x.spec.k.is_const() ? round_up(ceil_div(x.k, ceil_div(x.k, most)), 8) : std::min<int64_t>(most, 1024);
 }
 
 /// Parts of `size` in whole units, each at most `most`: the count whose last part is least short of the
@@ -137,7 +157,7 @@ void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSche
     s.tile_m = even_tile(x.m, most_m, s.mc), s.tile_n = even_tile(x.n, most_n, nr);
     const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
     const bool can_halve = s.tile_m > s.mc || s.tile_n > nr;
-    if (tasks >= enough || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork) return;
+    if (tasks >= enough || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork || x.by_parts()) return;
     // Halve the longer side, counted in what a packed element is used for.
     const bool halve_n = prologues.a ? s.tile_m < 4 * s.mc : s.tile_n >= s.tile_m || s.tile_m <= s.mc;
     if (s.tile_n > nr && halve_n) most_n = s.tile_n / 2;
@@ -155,9 +175,14 @@ void fit_wide_tile(const Problem& x, MatmulSchedule& s) {
 void choose_split(const Problem& x, MatmulSchedule& s) {
   const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
   s.split_k = std::max(x.wish.split_k, 1);
-  if (!x.spec.k.is_const()) return;
+  if (!x.spec.products().is_const()) return;
   if (!x.wish.split_k && tasks < kTasks / 2)
     s.split_k = static_cast<int>(std::clamp<int64_t>(x.k / kSplitRange, 1, ceil_div(kTasks, tasks)));
+  if (!x.spec.k_outer.empty()) {
+    if (!x.wish.split_k && x.by_parts()) s.split_k = static_cast<int>(std::max<int64_t>(1, x.k / kPart));
+    s.split_k = static_cast<int>(std::min<int64_t>(s.split_k, known(x.spec.k_outer[0])));
+    return;
+  }
   if (s.split_k > 1) s.kc = std::min(s.kc, round_up(ceil_div(x.k, s.split_k), 8));
 }
 }  // namespace
@@ -169,13 +194,14 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   Problem x{1,
             known(spec.m),
             known(spec.n),
-            ceil_div(known(spec.k), s.pairs ? 2 : 1),
+            ceil_div(known(spec.k), s.pairs ? 2 : 1),  // times the axes around k, below
             static_cast<int64_t>(dtype_size(spec.dtype)),
             s.pairs,
             spec,
             target,
             wish};
   for (const Dim& d : spec.batch) x.batch *= known(d);
+  for (const Dim& d : spec.k_outer) x.k *= known(d);
   s.width = static_cast<int>(target.vector_bytes / x.size);
   choose_block(x, s);
   choose_packing(x, prologues, s);

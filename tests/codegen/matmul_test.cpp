@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 
 #include "codegen/compile_clang.h"
@@ -28,7 +29,7 @@ constexpr int kWorkspace = 3;
 /// Where an element of an operand lies in its buffer, for the plain loop.
 struct Layout {
   int64_t offset = 0, row = 0, col = 0, elements = 0;
-  std::vector<int64_t> batch;
+  std::vector<int64_t> batch, runs;  ///< strides; of the axes around k
   int64_t at(const std::vector<int64_t>& b, int64_t r, int64_t c) const {
     int64_t index = offset + r * row + c * col;
     for (size_t i = 0; i < b.size(); ++i) index += b[i] * batch[i];
@@ -42,7 +43,7 @@ struct Case {
   MatmulSchedule schedule;
   MatmulHooks hooks;
   Symbols symbols;
-  std::vector<int64_t> batch;
+  std::vector<int64_t> batch, runs;  ///< sizes; of the axes around k
   int64_t m = 0, n = 0, k = 0;
   Layout a, b, c;
   bool prologue_a = false, prologue_b = false, epilogue = false;
@@ -55,7 +56,8 @@ class Maker {
  public:
   explicit Maker(uint32_t seed) : random_(seed) {}
 
-  std::unique_ptr<Case> make(const std::string& name, std::optional<DType> half = {}) {
+  /// `runs`: axes around k.
+  std::unique_ptr<Case> make(const std::string& name, std::optional<DType> half, int runs) {
     auto c = std::make_unique<Case>();
     c->name = name;
     c->spec.dtype = !half && below(3) == 0 ? DType::f64 : DType::f32;
@@ -73,6 +75,10 @@ class Maker {
     for (size_t i = 0; i < c->batch.size(); ++i) c->spec.batch.push_back(dim(i ? "H" : "B", c->batch[i]));
     if (c->batch.size() == 3) c->batch[2] = c->batch[1], c->spec.batch[2] = c->spec.batch[1];
     c->symbols["H"] = c->batch.size() > 1 ? c->batch[1] : 1;
+    for (int i = 0; i < runs; ++i) {
+      c->runs.push_back(i == 0 && below(10) == 0 ? 0 : pick({1, 2, 3, 5}));
+      c->spec.k_outer.push_back(dim(i == 0 ? "R" : i == 1 ? "S" : "T", c->runs.back()));
+    }
     operand(*c, c->spec.a, c->a, {c->spec.m, c->spec.k}, {c->m, c->k}, 0);
     operand(*c, c->spec.b, c->b, {c->spec.k, c->spec.n}, {c->k, c->n}, 1);
     operand(*c, c->spec.c, c->c, {c->spec.m, c->spec.n}, {c->m, c->n}, 2);
@@ -103,6 +109,11 @@ class Maker {
     (by_rows ? o.col_stride : o.row_stride) = Dim(unit);
     (by_rows ? o.row_stride : o.col_stride) = Dim(unit) * dims[by_rows ? 1 : 0] + Dim(pad);
     int64_t stride = std::max<int64_t>(1, sizes[0] * l.row + sizes[1] * l.col);
+    for (size_t i = 0; buffer != 2 && i < c.runs.size(); ++i) {
+      l.runs.push_back(below(2) ? stride : below(4));  // windows overlap
+      o.k_stride.push_back(Dim(l.runs.back()));
+      stride += l.runs.back() * std::max<int64_t>(c.runs[i] - 1, 0);
+    }
     l.batch.resize(c.batch.size()), o.batch_stride.resize(c.batch.size());
     for (size_t i = c.batch.size(); i-- > 0; stride *= c.batch[i]) {
       const bool broadcast = buffer != 2 && below(4) == 0;
@@ -122,23 +133,33 @@ class Maker {
     s.mc = s.mr * pick({1, 2, 3}), s.tile_m = s.mc * pick({1, 2, 4});
     s.tile_n = s.nv * s.width * pick({1, 2, 3});
     s.kc = pick({4, 16, 24, 100}), s.split_k = static_cast<int>(pick({1, 1, 2, 3}));
+    if (!c.runs.empty())
+      s.split_k = static_cast<int>(std::clamp<int64_t>(
+          s.split_k, 1, c.spec.k_outer[0].is_const() ? std::max<int64_t>(1, c.runs[0]) : 1));
     s.pack_a = below(2) ? PackA::rows : PackA::cols;
     const bool a_in_place = s.pairs ? c.spec.a.col_stride.is(1) : !c.spec.a.half;
-    if (below(3) == 0 && a_in_place) s.pack_a = PackA::none;
+    if ((below(3) == 0 && a_in_place) || !c.runs.empty()) s.pack_a = PackA::none;
     const bool in_place =
         !c.spec.b.half && c.spec.b.col_stride.is(1) && c.spec.n.is_const() && c.n % s.width == 0;
     s.pack_b = !in_place || below(2);
   }
 
   /// A value computed lane by lane from the coordinates, as fused code would.
-  static std::string lanes(const Layout& l, const MatmulVector& v, const std::string& body) {
+  static std::string lanes(const Case& c, const Layout& l, const MatmulVector& v, const std::string& body) {
     std::string at = std::to_string(l.offset);
     for (size_t i = 0; i < v.batch.size(); ++i) at += " + " + v.batch[i] + " * " + std::to_string(l.batch[i]);
+    std::string row = "i";
+    if (!l.runs.empty()) {
+      row = fmt::format("i % {}", c.k);
+      int64_t inner = c.k;
+      for (size_t axis = c.runs.size(); axis-- > 0; inner *= c.runs[axis])
+        at += fmt::format(" + i / {} % {} * {}", inner, c.runs[axis], l.runs[axis]);
+    }
     const std::string r = v.along_cols ? "" : " + lane", col = v.along_cols ? " + lane" : "";
     return fmt::format(
-        "for (long lane = 0; lane < {}; ++lane) {{\nconst long i = {}{}, j = {}{}, at = {} + i * {} + j * "
+        "for (long lane = 0; lane < {}; ++lane) {{\nconst long i = {}{}, j = {}{}, at = {} + {} * {} + j * "
         "{};\n{}\n}}",
-        v.lanes, v.row, r, v.col, col, at, l.row, l.col, body);
+        v.lanes, v.row, r, v.col, col, at, row, l.row, l.col, body);
   }
 
   void hooks(Case& c) {
@@ -146,8 +167,8 @@ class Maker {
     c.epilogue = fused && below(2);
     c.prologue_a = fused && c.schedule.pack_a != PackA::none;
     c.prologue_b = fused && c.schedule.pack_b;
-    const auto load = [](const Layout& l, const char* body) {
-      return [&l, body](const MatmulVector& v) { return lanes(l, v, v.value + body); };
+    const auto load = [&c](const Layout& l, const char* body) {
+      return [&c, &l, body](const MatmulVector& v) { return lanes(c, l, v, v.value + body); };
     };
     if (c.prologue_a)
       c.hooks.prologue_a = load(c.a, "[lane] = ((const T*)buffers[0])[at] + (T)0.125 * (i + j);");
@@ -155,9 +176,8 @@ class Maker {
       c.hooks.prologue_b = load(c.b, "[lane] = ((const T*)buffers[1])[at] * 3 - (T)0.25 * (i + j);");
     if (!c.epilogue) return;
     c.hooks.setup = "T* const out0 = (T*)buffers[2];";
-    const Layout& l = c.c;
-    c.hooks.epilogue = [&l](const MatmulVector& v) {
-      return lanes(l, v, "out0[at] = " + v.value + "[lane] * 2 + (T)0.5 * i + (T)0.25 * j;");
+    c.hooks.epilogue = [&c](const MatmulVector& v) {
+      return lanes(c, c.c, v, "out0[at] = " + v.value + "[lane] * 2 + (T)0.5 * i + (T)0.25 * j;");
     };
   }
 
@@ -253,9 +273,10 @@ std::vector<T> run(const Case& c, const LoadedImage& image, int pieces) {
 
 template <typename T>
 void check(const Case& c, const LoadedImage& image) {
-  SCOPED_TRACE(fmt::format("{}: m {} n {} k {} batch axes {} half {} prologues {} {} epilogue {} {}", c.name,
-                           c.m, c.n, c.k, c.batch.size(), c.spec.a.half ? dtype_name(*c.spec.a.half) : "none",
-                           c.prologue_a, c.prologue_b, c.epilogue, str(c.schedule)));
+  SCOPED_TRACE(fmt::format("{}: m {} n {} k {} runs {} batch axes {} half {} prologues {} {} epilogue {} {}",
+                           c.name, c.m, c.n, c.k, fmt::join(c.runs, " "), c.batch.size(),
+                           c.spec.a.half ? dtype_name(*c.spec.a.half) : "none", c.prologue_a, c.prologue_b,
+                           c.epilogue, str(c.schedule)));
   const std::vector<T> a = memory_a<T>(c).now(), b = memory_b<T>(c).now();
   const bool stored_half = c.spec.c.half && !c.epilogue;
   std::vector<double> expected(static_cast<size_t>(c.c.elements) + 1,
@@ -263,12 +284,18 @@ void check(const Case& c, const LoadedImage& image) {
   std::vector<double> size(expected.size(), 0);
   // Pairs round what a prologue gives; without them it stays what it is.
   const auto packed = [&](double x) { return c.schedule.pairs ? to_half(DType::bf16, float(x)) : x; };
+  const int64_t products = std::accumulate(c.runs.begin(), c.runs.end(), c.k, std::multiplies());
   for_each_batch(c.batch, [&](const std::vector<int64_t>& at) {
     for (int64_t i = 0; i < c.m; ++i)
       for (int64_t j = 0; j < c.n; ++j) {
         double sum = 0, magnitude = 1;
-        for (int64_t p = 0; p < c.k; ++p) {
-          double x = a[c.a.at(at, i, p)], y = b[c.b.at(at, p, j)];
+        for (int64_t p = 0; p < products; ++p) {
+          int64_t x_at = c.a.at(at, i, p % c.k), y_at = c.b.at(at, p % c.k, j), run = p / c.k;
+          for (size_t axis = c.runs.size(); axis-- > 0; run /= c.runs[axis]) {
+            x_at += run % c.runs[axis] * c.a.runs[axis];
+            y_at += run % c.runs[axis] * c.b.runs[axis];
+          }
+          double x = a[x_at], y = b[y_at];
           if (c.prologue_a) x = packed(static_cast<T>(x + 0.125 * static_cast<double>(i + p)));
           if (c.prologue_b) y = packed(static_cast<T>(T(y * 3) - 0.25 * static_cast<double>(p + j)));
           sum += x * y, magnitude += std::fabs(x * y);
@@ -278,7 +305,7 @@ void check(const Case& c, const LoadedImage& image) {
       }
   });
   const std::vector<T> got = run<T>(c, image, 1);
-  const double unit = std::numeric_limits<T>::epsilon() * (4 + std::sqrt(static_cast<double>(c.k)));
+  const double unit = std::numeric_limits<T>::epsilon() * (4 + std::sqrt(static_cast<double>(products)));
   const double stored = !stored_half ? 0 : c.spec.c.half == DType::bf16 ? 0x1p-8 : 0x1p-11;
   for (size_t i = 0; i < got.size(); ++i) {
     if (std::fabs(double(got[i]) - expected[i]) <=
@@ -290,13 +317,13 @@ void check(const Case& c, const LoadedImage& image) {
   EXPECT_EQ(run<T>(c, image, 3), got) << "bits depend on the grouping of tasks";
 }
 
-void check_cases(uint32_t seed, int count, std::optional<DType> half) {
+void check_cases(uint32_t seed, int count, std::optional<DType> half, bool runs = false) {
   Maker maker(seed);
   std::vector<std::unique_ptr<Case>> cases;
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) {
-    cases.push_back(maker.make(fmt::format("mm{}", i), half));
+    cases.push_back(maker.make(fmt::format("mm{}", i), half, runs ? 1 + i % 3 : 0));
     if (i % 10 == 0) sources.push_back({fmt::format("mm{}.cpp", i), "", {}});
     sources.back().text += cases.back()->source.text;
     for (const MatmulLaunch& l : cases.back()->source.launches) names.push_back(l.symbol);
@@ -307,6 +334,7 @@ void check_cases(uint32_t seed, int count, std::optional<DType> half) {
 }
 
 TEST(Matmul, AgreesWithAPlainLoop) { check_cases(20, 40, {}); }
+TEST(Matmul, ProductsOfManyRunsAgreeWithAPlainLoop) { check_cases(23, 60, {}, true); }
 TEST(Matmul, F16IsWidened) { check_cases(21, 20, DType::f16); }
 // In pairs where this machine has them, and widened too.
 TEST(Matmul, Bf16AgreesWithAPlainLoop) { check_cases(22, 60, DType::bf16); }
