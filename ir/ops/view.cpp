@@ -335,6 +335,32 @@ Value resized(Builder& b, Value x, size_t dim, const Dim& size, const Dim& at_mo
   return b.emit(op("slice"), {x}, {none, stops, std::vector<int64_t>(shape.size(), 1)});
 }
 
+/// Element t is the sum over k of x[t - by k, k], dims `dim` and the one after it; `size` elements. A few are
+/// added one by one, so that a kernel can do it wherever an element is wanted.
+Value sum_of_shifted(Builder& b, Value x, size_t dim, int64_t by, const Dim& size) {
+  const Shape shape = b.type(x).shape;
+  const auto at = static_cast<int64_t>(dim);
+  constexpr int64_t kFew = 8;
+  const Dim& parts = shape[dim + 1];
+  if (!parts.is_const() || parts.value() > kFew || parts.is(0))
+    return b.sum(b.emit(op("skew"), {x}, {at, by, Shape{size}}), {at + 1});
+  Value sum;
+  for (int64_t k = 0; k < parts.value(); ++k) {
+    Shape from(shape.size(), Dim(0)), to = shape;
+    from[dim + 1] = k;
+    to[dim + 1] = k + 1;
+    Value part = b.emit(op("slice"), {x}, {from, to, std::vector<int64_t>(shape.size(), 1)});
+    to.erase(to.begin() + at + 1);
+    part = b.reshape(part, to);
+    Shape low(to.size(), Dim(0)), high = low;
+    low[dim] = by * k;
+    high[dim] = size - shape[dim] - Dim(by * k);
+    part = b.emit(op("pad"), {part}, {low, high, std::vector<int64_t>(to.size(), 0), 0.0});
+    sum = sum.valid() ? b.emit(op("add"), {sum, part}, {}) : part;
+  }
+  return sum;
+}
+
 /// Of windows without dilation: place k = step a + r of window w is element step (w + a) + r, so the a of one
 /// r are added up as windows of step 1 are, and the r lie side by side.
 Value coarse_window_grad(Builder& b, Value g, size_t dim, int64_t size, int64_t step, const Dim& n) {
@@ -346,7 +372,7 @@ Value coarse_window_grad(Builder& b, Value g, size_t dim, int64_t size, int64_t 
     shape[dim + 1] = Dim(parts);
     shape.insert(shape.begin() + at + 2, Dim(step));
     const Value split = b.reshape(g, shape);
-    g = b.sum(b.emit(op("skew"), {split}, {at, int64_t{1}, Shape{shape[dim] + Dim(parts - 1)}}), {at + 1});
+    g = sum_of_shifted(b, split, dim, 1, shape[dim] + Dim(parts - 1));
     shape = b.type(g).shape;
   }
   shape[dim] = shape[dim] * Dim(step);
@@ -369,7 +395,7 @@ std::vector<Value> window_grad(const GradArgs& a) {
     const Shape none(rank, Dim(0));
     g = b.emit(op("pad"), {g}, {none, none, gaps, 0.0});
   }
-  return {b.sum(b.emit(op("skew"), {g}, {dim, dilation, Shape{n}}), {dim + 1})};
+  return {sum_of_shifted(b, g, static_cast<size_t>(dim), dilation, n)};
 }
 
 constexpr AttrDef skew_attrs[] = {
