@@ -129,7 +129,7 @@ class PrologueFinder {
         if (x.operands[i].base != Value{v}) continue;
         const Node& n = g_.nodes[x.node];
         if (def(n.op).kind != OpKind::contract || !is_floating(g_.type(n.out).dtype)) return false;
-        Reader r{x.step, &x, static_cast<int>(i), packings(n, i), {}};
+        Reader r{x.step, &x, static_cast<int>(i), packings(n, i, x.operands[1 - i].layout), {}};
         if (!packs(n, i, v, r.slice)) return false;
         readers.push_back(std::move(r));
       }
@@ -178,8 +178,8 @@ class PrologueFinder {
   }
 
   /// How often the matmul packs each element of operand i: a once per tile of columns, b again for every tile
-  /// of rows when its k does not fit in one piece.
-  double packings(const Node& n, size_t i) const {
+  /// of rows, and for each run of rows that lies apart, when its k does not fit in one piece.
+  double packings(const Node& n, size_t i, const TensorLayout& other) const {
     constexpr double kColumns = 384, kRows = 256, kRange = 2048;
     const auto size = [&](size_t operand, bool contracted) {
       double s = 1;
@@ -194,7 +194,25 @@ class PrologueFinder {
       return s;
     };
     if (i == 0) return std::ceil(size(1, false) / kColumns);
-    return size(0, true) <= kRange ? 1 : std::ceil(size(0, false) / kRows);
+    if (size(0, true) <= kRange) return 1;
+    const double rows = size(0, false), apart = rows / last_run(n, 0, other);
+    return apart * std::ceil(rows / apart / kRows);
+  }
+  /// Elements that the last of an operand's free dims walk with one stride.
+  double last_run(const Node& n, size_t operand, const TensorLayout& l) const {
+    const Shape& shape = g_.type(n.in[operand]).shape;
+    double run = 1;
+    Dim next;
+    for (size_t d = shape.size(); d-- > 0;) {
+      const auto in = [&](const std::vector<int64_t>& list) {
+        return std::count(list.begin(), list.end(), static_cast<int64_t>(d)) > 0;
+      };
+      if (shape[d].is(1) || in(dims_attr(n, operand)) || in(dims_attr(n, 2 + operand))) continue;
+      if (run > 1 && l.strides[d] != next) break;
+      run *= count({shape[d]});
+      next = l.strides[d] * shape[d];
+    }
+    return run;
   }
 
   // --- the decision ---
