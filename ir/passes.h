@@ -14,7 +14,10 @@ Graph eliminate_common_subexpressions(const Graph& g);
 /// Bit-safe local rewrites to a fixed point: view of view, expand of constant, cast to the same dtype,
 /// x*1, x+0 only where IEEE results are unchanged, double negation, sum over no dims, folding of constants.
 Graph simplify(const Graph& g);
-/// The pipeline: simplify, CSE, DCE until nothing changes.
+/// Moves the channels of convolutions innermost, and with them what is computed around convolutions: the same
+/// results up to the order of sums. What goes in and out stays as it is. Other graphs come back as they are.
+Graph place_channels_last(const Graph& g);
+/// The pipeline: simplify, CSE, DCE until nothing changes; channels last, and again.
 Graph optimize(const Graph& g);
 
 /// With KILN_VERIFY=1 (tests): verifies `g` and that its text reads back. Called on what the frontend records

@@ -345,15 +345,15 @@ class Simplifier {
 
 Graph simplify(const Graph& g) { return Simplifier(g).run(); }
 
-Graph optimize(const Graph& g) {
+namespace {
+Graph simplify_all(Graph now) {
   struct Pass {
     const char* name;
     Graph (*run)(const Graph&);
   };
   static constexpr Pass kPasses[] = {
       {"simplify", simplify}, {"CSE", eliminate_common_subexpressions}, {"DCE", eliminate_dead_code}};
-  Graph now = g;
-  for (std::string before, text = print(g, {.canonical = true}); before != text;) {
+  for (std::string before, text = print(now, {.canonical = true}); before != text;) {
     before = std::move(text);
     for (const Pass& pass : kPasses) {
       now = pass.run(now);
@@ -362,6 +362,13 @@ Graph optimize(const Graph& g) {
     text = print(now, {.canonical = true});
   }
   return now;
+}
+}  // namespace
+
+Graph optimize(const Graph& g) {
+  const Graph moved = place_channels_last(simplify_all(g));
+  check_graph(moved, "channels last");
+  return simplify_all(moved);
 }
 
 void check_graph(const Graph& g, const char* what) {

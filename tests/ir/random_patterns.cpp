@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns that kernels treat as a whole: linear layers with what follows them, attention, normalisation,
-// embeddings, dropout, updates in place, derivatives. Shapes and details are drawn.
+// Patterns that kernels treat as a whole: linear layers with what follows them, attention, convolutions,
+// normalisation, embeddings, dropout, updates in place, derivatives. Shapes and details are drawn.
 #include "tests/ir/random_values.h"
 
 namespace kiln::testing {
 
 Value RandomPatterns::pattern() {
-  switch (rng_.below(7)) {
+  switch (rng_.below(8)) {
     case 0: return attention();
     case 1: return normalise();
     case 2: return embedding();
     case 3: return dropout();
     case 4: return views_into_matmul();
     case 5: return views_into_sum();
+    case 6: return convolutions();
     default: return linear();
   }
 }
@@ -93,12 +94,68 @@ Value RandomPatterns::attention() {
   return b_.reshape(b_.permute(y, {0, 2, 1, 3}), {b, t, h * d});
 }
 
+/// One or two convolutions of lines or images, with what stands around them in a network.
+Value RandomPatterns::convolutions() {
+  Shape s = {1 + rng_.below(3), random_size()};
+  for (int64_t left = 1 + rng_.below(2); left > 0; --left) s.push_back(3 + rng_.below(8));
+  Value x = tame();
+  x = clamp(adapt(x, {type(x).dtype, s}), -2, 2);
+  for (int64_t left = 1 + rng_.below(2); left > 0; --left) {
+    x = convolution(x);
+    s = type(x).shape;
+    Shape channels(s.size() - 1, Dim(1));
+    channels[0] = s[1];
+    const Value bias = input({type(x).dtype, channels}, InputKind::param);
+    if (rng_.chance(40)) x = binary(op("add"), x, b_.expand(bias, s));
+    Ints places = {0};
+    for (size_t d = 2; d < s.size(); ++d) places.push_back(static_cast<int64_t>(d));
+    if (rng_.chance(40)) x = normalised(x, places);
+    if (rng_.chance(50)) x = binary(op("maximum"), x, b_.constant_like(0, x));
+  }
+  return b_.reshape(x, {s[0], s[1], numel(Shape(s.begin() + 2, s.end()))});
+}
+
+/// x [n, c, space...] with a kernel of one to three places a dim, padded or not.
+Value RandomPatterns::convolution(Value x) {
+  const int64_t rank = type(x).rank();
+  const Dim c = type(x).shape[1];
+  Shape kernel = {random_size(), c};
+  Ints sums = {1}, order = {0}, of_kernel = {1};
+  Shape low(static_cast<size_t>(rank), Dim(0));
+  for (int64_t d = 2; d < rank; ++d) low[static_cast<size_t>(d)] = rng_.below(2);
+  x = b_.emit(op("pad"), {x}, {low, low, Ints(static_cast<size_t>(rank), 0), 0.0});
+  for (int64_t d = rank; d-- > 2;) {
+    const int64_t n = type(x).shape[static_cast<size_t>(d)].value(),
+                  size = 1 + rng_.below(std::min<int64_t>(n, 3));
+    const int64_t dilation = size == 1 || rng_.chance(70) ? 1 : 1 + rng_.below((n - 1) / (size - 1));
+    x = b_.emit(op("window"), {x}, {d, size, 1 + rng_.below(3), dilation});
+    kernel.insert(kernel.begin() + 2, Dim(size));
+  }
+  for (int64_t d = 2; d < rank; ++d) sums.push_back(2 * d - 1), of_kernel.push_back(d);
+  const Value w = input({type(x).dtype, kernel}, InputKind::param);
+  const bool first = rng_.chance(50);
+  const Value y = first ? b_.emit(op("dot_general"), {w, x}, {Ints{}, Ints{}, of_kernel, sums})
+                        : b_.emit(op("dot_general"), {x, w}, {Ints{}, Ints{}, sums, of_kernel});
+  const int64_t out = first ? 0 : rank - 1;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != out) order.push_back(d);
+  order[0] = order[1];
+  order[1] = out;
+  return b_.permute(y, order);
+}
+
 /// (x - mean) / deviation over some dims, which need not be neighbours.
 Value RandomPatterns::normalise() {
   const Value x = tame();
-  const Shape s = type(x).shape;
   Ints dims = random_dims(type(x).rank(), 60);
   if (dims.empty()) dims = {type(x).rank() - 1};
+  const Value y = normalised(x, dims);
+  if (!y.valid() || rng_.chance(50)) return y;
+  return binary(op("mul"), y,
+                b_.expand(input({type(x).dtype, {type(x).shape.back()}}, InputKind::param), type(x).shape));
+}
+Value RandomPatterns::normalised(Value x, const Ints& dims) {
+  const Shape s = type(x).shape;
   int64_t n = 1;
   Shape kept = s;
   for (int64_t d : dims) n *= s[static_cast<size_t>(d)].value(), kept[static_cast<size_t>(d)] = 1;
@@ -107,9 +164,7 @@ Value RandomPatterns::normalise() {
     return b_.expand(b_.reshape(scaled(b_.sum(v, dims), 1.0 / static_cast<double>(n)), kept), s);
   };
   const Value c = binary(op("sub"), x, mean(x));
-  const Value y = binary(op("mul"), c, unary(op("rsqrt"), added(mean(binary(op("mul"), c, c)), 0.1)));
-  if (rng_.chance(50)) return y;
-  return binary(op("mul"), y, b_.expand(input({type(x).dtype, {s.back()}}, InputKind::param), s));
+  return binary(op("mul"), c, unary(op("rsqrt"), added(mean(binary(op("mul"), c, c)), 0.1)));
 }
 
 /// Rows of a table, and now and then a gradient into it.

@@ -123,7 +123,10 @@ class RandomPatterns : public RandomValues {
   Value linear();
   Value epilogue(Value y);
   Value attention();
+  Value convolutions();
+  Value convolution(Value x);
   Value normalise();
+  Value normalised(Value x, const Ints& dims);
   Value embedding();
   Value dropout();
   Value views_into_matmul();
