@@ -69,6 +69,17 @@ void Lowering::add_loop(const loop::Kernel& whole, Work w) {
   works_.push_back(std::move(w));
 }
 
+namespace {
+/// Whether a scatter may have its base where its result is: only the base itself is read there.
+bool scatters_in_place(const Graph& g, const Node& n, const std::vector<Operand>& operands) {
+  const Operand& base = operands[0];
+  return def(n.op).kind == OpKind::scatter && base.base.valid() && base.layout == row_major(g.type(n.out)) &&
+         g.type(base.base) == g.type(n.out) &&
+         std::none_of(operands.begin() + 1, operands.end(),
+                      [&](const Operand& o) { return o.base == base.base; });
+}
+}  // namespace
+
 void Lowering::add_node(const Step& s) {
   const Node& n = g_.nodes[s.node];
   switch (def(n.op).kind) {
@@ -89,6 +100,8 @@ void Lowering::add_node(const Step& s) {
   }
   w.cells.push_back(value_cell(n.out));
   w.writes = {value_cell(n.out)};
+  if (scatters_in_place(g_, n, s.operands))
+    w.in_place = {{value_cell(s.operands[0].base), value_cell(n.out)}};
   out = in;
   out.add_whole(value_cell(n.out));
   w.flops = numel(g_.type(n.out).shape) * Dim(std::max<int64_t>(1, std::llround(def(n.op).flops)));

@@ -20,10 +20,11 @@ class ScatterCpu : WholeCpu {
     text_.line("const i64 tiles = {};", size(tiles));
     tile("task % tiles", all, wide);
     const Names at = unravel("task / tiles", outer(), "o");
+    begin_base();
     text_.line("for (i64 r = 0; r < {}; ++r) {{", size(shape(0)[dim()]));
     text_.line("{}", each_column);
     copy_base(joined(at, {"r"}, unravel("c", columns, "c")));
-    end_loops(2);
+    end_loops(3);
     if (n_.op == op("index_add")) {
       const Names j = loop(shape(1), "j");
       wrapped(read(1, j));

@@ -63,12 +63,13 @@ class ScatterCuda : WholeCuda {
       p.insert(p.end(), in.begin(), in.end());
       return p;
     };
+    begin_base();
     // A loop over one place makes NVRTC 13.0 crash for sm_80 and sm_90.
     if (range_of(extent).is(1)) text_.line("if (const i64 r = begin; r < end) {{");
     else text_.line("for (i64 r = begin; r < end; ++r) {{");
     text_.line("{}", columns);
     copy_base(point("r", unravel("c", columns_of, "c")));
-    end_loops(2);
+    end_loops(3);
     begin_scan(numel(idx));
     const Names j = unravel("j", idx, "j");
     find(read(1, j), extent);
@@ -114,9 +115,10 @@ class ScatterCuda : WholeCuda {
     text_.line("const i64 line = owner % lines;");
     range("(owner / lines)", extent);
     const Names at = unravel("line", lines(), "o");
+    begin_base();
     text_.line("for (i64 r = begin{}; r < end; r += {}) {{", beside ? "" : " + lane()", beside ? 1 : 32);
     copy_base(on_line(at, "r"));
-    end_loops(1);
+    end_loops(2);
     updates(at, beside);
     return ceildiv(ranges * all, Dim(beside ? kThreads : kWarps));
   }

@@ -119,6 +119,8 @@ class WholeText {
     const DType computed = t == DType::boolean ? DType::u8 : is_half(t) ? DType::f32 : t;
     return fmt::format("{}({})", value_name(t), number_text(v, computed));
   }
+  /// Begins the block that brings the base to the result, unless it is there: see scatters_in_place.
+  void begin_base() { text_.line("{}{{", operands_[0].base.valid() ? "if (in0 != out) " : ""); }
   /// out = base of a scatter, or the constant that base is.
   void copy_base(const Names& at) {
     write(at, operands_[0].base.valid()

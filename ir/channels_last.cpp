@@ -427,9 +427,9 @@ class ChannelsLast {
 
 }  // namespace
 
-Graph place_channels_last(const Graph& g) {
+std::optional<Graph> place_channels_last(const Graph& g) {
   const Convolutions convolutions(g);
-  return convolutions.any() ? ChannelsLast(g, convolutions).run() : g;
+  return convolutions.any() ? std::optional(ChannelsLast(g, convolutions).run()) : std::nullopt;
 }
 
 }  // namespace kiln

@@ -366,9 +366,15 @@ Graph simplify_all(Graph now) {
 }  // namespace
 
 Graph optimize(const Graph& g) {
-  const Graph moved = place_channels_last(simplify_all(g));
-  check_graph(moved, "channels last");
-  return simplify_all(moved);
+  Graph now = simplify_all(g);
+  bool changed = false;
+  for (const auto pass : {update_rows, place_channels_last})
+    if (std::optional<Graph> next = pass(now)) {
+      now = std::move(*next);
+      check_graph(now, "layout and updates");
+      changed = true;
+    }
+  return changed ? simplify_all(std::move(now)) : now;
 }
 
 void check_graph(const Graph& g, const char* what) {

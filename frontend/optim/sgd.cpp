@@ -33,7 +33,7 @@ std::vector<StateSpec> SGD::specs(size_t group, const Tensor&) const {
 
 std::vector<int64_t> SGD::modes(size_t group) const {
   const SGDOptions& o = options(group);
-  return {o.momentum != 0, o.nesterov, o.maximize};
+  return {o.momentum != 0, o.nesterov, o.maximize, o.weight_decay != 0};
 }
 
 std::vector<Number> SGD::take_step(size_t group, Pace& p) const {
@@ -45,7 +45,9 @@ std::vector<Number> SGD::take_step(size_t group, Pace& p) const {
 void SGD::update(size_t group, Update& u) const {
   const SGDOptions& o = options(group);
   const auto& n = u.numbers;
-  Tensor g = with_decay(direction(u, o.maximize), u.param, n[1]);
+  Tensor g = direction(u, o.maximize);
+  // Not a number like the others: without decay a gradient of few rows updates these alone.
+  if (o.weight_decay != 0) g = add2(g, mul2(u.param, n[1]));
   if (o.momentum != 0) {
     Tensor& buffer = u.state[0];
     buffer = pick(n[4], g, add2(mul2(buffer, n[2]), mul2(g, n[3])));

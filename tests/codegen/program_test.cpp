@@ -252,6 +252,30 @@ TEST(Program, UpdatesInPlaceFromOtherPlacesOfTheInput) {
             1);
 }
 
+TEST(Program, AddsRowsToATableInPlace) {
+  // Rows of the old table are read before; nothing copies the table.
+  const std::string text = R"(graph g {
+  %0 = input f32[200,40] param
+  %1 = input i64[9] arg
+  %2 = f32[9,40] take %0, %1 {dim=0}
+  %3 = f32[9,40] tanh %2
+  %4 = f32[200,40] index_add %0, %1, %3 {dim=0}
+  output %4 alias=0
+  output %2
+})";
+  expect_same(text);
+  EXPECT_EQ(Compiled(text).program.stats.launches, 2);
+  // What is added is the table itself: it must stay until all is read.
+  const std::string itself = R"(graph g {
+  %0 = input f32[50,50] param
+  %1 = input i64[50] arg
+  %2 = f32[50,50] index_add %0, %1, %0 {dim=0}
+  output %2 alias=0
+})";
+  expect_same(itself);
+  EXPECT_EQ(Compiled(itself).program.stats.launches, 2);
+}
+
 TEST(Program, UpdatesInPlaceFromEachOther) {
   // One kernel, which stores neither before it has read both.
   const std::string text = R"(graph g {

@@ -84,7 +84,7 @@ TEST(ChannelsLast, OnlyWhatGoesInAndOutIsPermuted) {
 
 TEST(ChannelsLast, ConvolutionsKeepTheirResults) {
   for (const std::string& text : convolutions()) {
-    const Graph g = parse_graph(text), moved = place_channels_last(g);
+    const Graph g = parse_graph(text), moved = place_channels_last(g).value_or(g);
     verify(moved);
     expect_same(g, moved, 2);
   }
@@ -96,7 +96,7 @@ TEST(ChannelsLast, GraphsWithoutConvolutionsStay) {
     o.pattern_percent = 0;
     const Graph g = random_graph(seed, o);
     if (count(g, op("window")) > 0) continue;
-    EXPECT_EQ(print(place_channels_last(g)), print(g));
+    EXPECT_FALSE(place_channels_last(g));
   }
 }
 
@@ -108,10 +108,11 @@ TEST(ChannelsLast, RandomNetworksKeepTheirResults) {
     o.pattern_percent = 60;
     o.derivative = seed % 2 == 0;
     const Graph g = random_graph(seed, o);
-    const Graph after = place_channels_last(g);
-    verify(after);
-    moved += print(after) != print(g);
-    expect_same(g, after, seed);
+    const std::optional<Graph> after = place_channels_last(g);
+    if (!after) continue;
+    verify(*after);
+    ++moved;
+    expect_same(g, *after, seed);
     if (HasFatalFailure()) FAIL() << "seed " << seed;
   }
   EXPECT_GT(moved, 30u);

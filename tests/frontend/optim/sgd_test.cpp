@@ -53,6 +53,28 @@ TEST(Sgd, MomentumThatIsTurnedOnLaterBeginsWithTheGradient) {
   expect_near(p, w);
 }
 
+TEST(Sgd, RowsThatWereNotLookedUpStay) {
+  Tensor eager = weights({40, 4}).requires_grad_(), table = eager.detach().clone().requires_grad_();
+  SGD by_op({eager}, {.lr = 0.3}), compiled({table}, {.lr = 0.3});
+  const auto train = [](SGD& sgd, const Tensor& t, const Tensor& ids) {
+    sgd.zero_grad();
+    sum(square(embedding(ids, t))).backward();
+    sgd.step();
+  };
+  auto step = compile([&](const Tensor& ids) { train(compiled, table, ids); });
+  for (int t = 0; t < 5; ++t) {
+    // Decay, which changes all rows, is turned on and off again.
+    by_op.options().weight_decay = compiled.options().weight_decay = t == 2 ? 0.1 : 0;
+    const std::vector<double> before = elements(table);
+    const Tensor ids = Tensor::from_vector(std::vector<int64_t>{3, 17, 3, int64_t{t}}, {4});
+    train(by_op, eager, ids);
+    step(ids);
+    expect_near(table, elements(eager));
+    const std::vector<double> after = elements(table);
+    for (size_t row = 20; row < 40; ++row) EXPECT_EQ(after[4 * row] == before[4 * row], t != 2) << row;
+  }
+}
+
 TEST(Asgd, AveragesFromT0On) {
   Tensor p = weights({3});
   ASGD asgd({p}, {.lr = 0.1, .lambd = 0.01, .alpha = 0.5, .t0 = 2});
