@@ -68,13 +68,16 @@ class Training : public Workload {
 
  private:
   Tensor run() {
-    model_.zero_grad();
+    if constexpr (!kTrains) model_.zero_grad();
     nn::Module& net = parallel_ ? static_cast<nn::Module&>(*parallel_) : model_;
     Tensor loss = data_.size() == 1   ? net(data_[0])
                   : data_.size() == 2 ? net(data_[0], data_[1])
                                       : net(data_[0], data_[1], data_[2]);
     loss.backward();
-    if constexpr (kTrains) optimizer_->step();
+    if constexpr (kTrains) {
+      optimizer_->step();
+      model_.zero_grad();  // the peers' compilers hand out no gradients either
+    }
     return loss;
   }
 
