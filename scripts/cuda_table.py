@@ -8,9 +8,11 @@ where a kernel spills registers.
 Usage: cuda_table.py [--check] FOLDER_OF_PROGRAMS [PAGE]
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,16 +41,23 @@ def explained(programs, workload, folder):
 
 
 def kernels(by_arch):
-    """(launch name, ops, arch -> row) of each kernel, in the order of their first launches."""
-    rows, seen = [], set()
-    for at, program in enumerate(by_arch[ARCHS[0]]):
-        for i, launch in enumerate(program["launches"]):
-            if not launch["kernel"] or launch["registers"] < 0 or launch["kernel"] in seen:
-                continue
-            seen.add(launch["kernel"])
-            rows.append((launch["name"], launch["ops"],
-                         {arch: by_arch[arch][at]["launches"][i] for arch in ARCHS}))
-    return rows
+    """(launch name, ops, arch -> row) of each kernel, in the order of their first launches.
+
+    Launches of two architectures are matched by what they compute: one may split a product that the other
+    does not, and join other updates to one launch.
+    """
+    rows = {}
+    for arch in ARCHS:
+        seen, alike = set(), collections.Counter()
+        for at, program in enumerate(by_arch[arch]):
+            for launch in program["launches"]:
+                if not launch["kernel"] or launch["registers"] < 0 or launch["kernel"] in seen:
+                    continue
+                seen.add(launch["kernel"])
+                key = at, re.sub(r" x\d+$", "", launch["name"]), launch["ops"]
+                alike[key] += 1
+                rows.setdefault((*key, alike[key]), {})[arch] = launch
+    return [(next(iter(by.values()))["name"], ops, by) for (_, _, ops, _), by in rows.items()]
 
 
 def table(workload, rows):
@@ -58,7 +67,10 @@ def table(workload, rows):
     for name, ops, by_arch in rows:
         cells = [name, ops if len(ops) <= 60 else ops[:57] + "..."]
         for arch in ARCHS:
-            row = by_arch[arch]
+            row = by_arch.get(arch)
+            if row is None:
+                cells += ["-"] * 4
+                continue
             cells += [str(row["threads"]), str(row["registers"]),
                       f"{row['shared'] / 1024:.1f} KiB" if row["shared"] else "0",
                       f"{100 * row['occupancy']:.0f} %"]

@@ -57,6 +57,18 @@ class CudaTable(unittest.TestCase):
         page = judged(self.workloads)[2]
         self.assertEqual(page.count("| dot_general |"), 2, page)  # k1, and k3 of the other workload
 
+    def test_launches_are_matched_by_what_they_compute(self):
+        first, second = cuda_table.ARCHS[:2]
+        by_arch = explained(launch("k1"), launch("k2", name="AdamW.step x4", threads=64))
+        split = [launch("k5", threads=32), launch("k6", threads=128), launch("k7", name="AdamW.step x2")]
+        by_arch[second][0]["launches"] = split
+        rows = cuda_table.kernels(by_arch)
+        self.assertEqual([name for name, _, _ in rows], ["linear", "AdamW.step x4", "linear"])
+        self.assertEqual([row[second]["kernel"] for _, _, row in rows], ["k5", "k7", "k6"])
+        self.assertNotIn(first, rows[2][2])
+        page = judged([("mlp", by_arch)])[2]
+        self.assertIn("| linear | dot_general | - | - | - | - | 128 | 40 |", page)
+
     def test_the_same_rows_pass(self):
         self.assertEqual(judged(self.workloads, self.page), (0, "", self.page))
 
