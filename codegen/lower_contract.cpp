@@ -5,6 +5,7 @@
 #include "codegen/fused_text.h"
 #include "codegen/lower_parts.h"
 #include "codegen/matmul.h"
+#include "ir/access.h"
 #include "ir/base/hash.h"
 
 namespace kiln::detail {
@@ -12,25 +13,6 @@ namespace kiln::detail {
 using loop::AxisRole;
 
 namespace {
-
-/// Some dims of an operand, outermost first, merged where their strides allow.
-struct Runs {
-  std::vector<Dim> sizes, strides;
-};
-Runs merge(const Shape& shape, const std::vector<Dim>& strides, const std::vector<int64_t>& dims) {
-  Runs r;
-  for (int64_t d : dims) {
-    if (shape[d].is(1)) continue;
-    if (!r.sizes.empty() && r.strides.back() == strides[d] * shape[d]) {
-      r.sizes.back() = r.sizes.back() * shape[d];
-      r.strides.back() = strides[d];
-    } else {
-      r.sizes.push_back(shape[d]);
-      r.strides.push_back(strides[d]);
-    }
-  }
-  return r;
-}
 
 /// One or two tensors walked together over the same dims: merged only where both allow it.
 struct Joint {
@@ -58,15 +40,6 @@ Joint merge_both(const Shape& shape, const std::vector<int64_t>& da, const std::
 
 const std::vector<int64_t>& dims_attr(const Node& n, size_t i) {
   return std::get<std::vector<int64_t>>(n.attrs[i]);
-}
-
-std::vector<int64_t> free_dims(const Node& n, size_t operand, size_t rank) {
-  std::vector<int64_t> out;
-  for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d)
-    if (!std::count(dims_attr(n, operand).begin(), dims_attr(n, operand).end(), d) &&
-        !std::count(dims_attr(n, 2 + operand).begin(), dims_attr(n, 2 + operand).end(), d))
-      out.push_back(d);
-  return out;
 }
 
 /// The last run is the matrix's own dim, the ones before become batch axes of this operand alone.
@@ -105,8 +78,10 @@ bool walks_contracted(const Graph& g, const Node& n, const std::vector<Operand>&
                       bool runs, bool which[2]) {
   which[0] = which[1] = false;
   if (k.sizes.size() <= 1) return true;
-  const size_t by_a = merge(g.type(n.in[0]).shape, operands[0].layout.strides, dims_attr(n, 2)).sizes.size();
-  const size_t by_b = merge(g.type(n.in[1]).shape, operands[1].layout.strides, dims_attr(n, 3)).sizes.size();
+  const size_t by_a =
+      merge_runs(g.type(n.in[0]).shape, operands[0].layout.strides, dims_attr(n, 2)).sizes.size();
+  const size_t by_b =
+      merge_runs(g.type(n.in[1]).shape, operands[1].layout.strides, dims_attr(n, 3)).sizes.size();
   KILN_ASSERT(by_a > 1 || by_b > 1, "contracted dims of dot_general are walked in two orders");
   if (runs && k.sizes.size() == by_a) return true;
   which[0] = by_a > 1 && !(runs && by_b > 1);
@@ -138,11 +113,9 @@ bool contract_spec(const Graph& g, const Node& n, const std::vector<Operand>& op
     spec.a.k_stride.push_back(k.a[i]);
     spec.b.k_stride.push_back(k.b[i]);
   }
-  matrix_dim(merge(sa, la.strides, free_dims(n, 0, sa.size())), spec, spec.a, spec.b, spec.m,
-             spec.a.row_stride);
+  matrix_dim(merge_runs(sa, la.strides, free_dims(g, n, 0)), spec, spec.a, spec.b, spec.m, spec.a.row_stride);
   const size_t from_b = spec.batch.size();  // batch axes from here on are free dims of b
-  matrix_dim(merge(sb, lb.strides, free_dims(n, 1, sb.size())), spec, spec.b, spec.a, spec.n,
-             spec.b.col_stride);
+  matrix_dim(merge_runs(sb, lb.strides, free_dims(g, n, 1)), spec, spec.b, spec.a, spec.n, spec.b.col_stride);
   lay_result(spec, from_b);
   return true;
 }
@@ -167,7 +140,7 @@ bool walks_columns(const loop::Kernel& k) {
 TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_last,
                            std::vector<int64_t>& order) {
   const Shape& s = g.type(n.in[i]).shape;
-  const std::vector<int64_t> free = free_dims(n, i, s.size());
+  const std::vector<int64_t> free = free_dims(g, n, i);
   order = dims_attr(n, i);
   for (const auto* list :
        {inner_last ? &free : &dims_attr(n, 2 + i), inner_last ? &dims_attr(n, 2 + i) : &free})

@@ -94,20 +94,9 @@ std::optional<Access> reshape_access(const Shape& from, const Shape& to, const A
     return in;
   }
   in.idx.resize(from.size());
-  size_t i = 0, o = 0;
-  while (i < from.size() || o < to.size()) {
-    size_t ie = i, oe = o;
-    Dim a(1), b(1);
-    if (ie < from.size()) a = from[ie++];
-    if (oe < to.size()) b = to[oe++];
-    // Grow the side that divides the other; with sizes that do not compare, take everything.
-    while (a != b) {
-      const bool grow_in = ie < from.size() && (oe == to.size() || divisible(b, a));
-      if (grow_in) a = a * from[ie++];
-      else if (oe < to.size()) b = b * to[oe++];
-      else if (ie < from.size()) a = a * from[ie++];
-      else return std::nullopt;
-    }
+  const auto blocks = reshape_blocks(from, to);
+  if (!blocks) return std::nullopt;
+  for (const auto& [i, ie, o, oe] : *blocks) {
     Index merged;
     Dim stride(1);
     for (size_t d = oe; d-- > o;) {
@@ -128,7 +117,6 @@ std::optional<Access> reshape_access(const Shape& from, const Shape& to, const A
       in.idx[d] = rest;
       merged = outer;
     }
-    i = ie, o = oe;
   }
   for (size_t d = 0; d < from.size(); ++d)
     if (from[d].is(1)) in.idx[d] = {};
@@ -272,6 +260,52 @@ bool covers(const Index& x, const Dim& extent, std::span<const Axis> axes, std::
   if (stride != extent) return false;
   order.insert(order.end(), inner_first.rbegin(), inner_first.rend());
   return true;
+}
+
+std::optional<std::vector<ReshapeBlock>> reshape_blocks(const Shape& from, const Shape& to) {
+  std::vector<ReshapeBlock> blocks;
+  size_t i = 0, o = 0;
+  while (i < from.size() || o < to.size()) {
+    size_t ie = i, oe = o;
+    Dim a(1), b(1);
+    if (ie < from.size()) a = from[ie++];
+    if (oe < to.size()) b = to[oe++];
+    // Grow the side that divides the other; with sizes that do not compare, take everything.
+    while (a != b) {
+      const bool grow_in = ie < from.size() && (oe == to.size() || divisible(b, a));
+      if (grow_in) a = a * from[ie++];
+      else if (oe < to.size()) b = b * to[oe++];
+      else if (ie < from.size()) a = a * from[ie++];
+      else return std::nullopt;
+    }
+    blocks.push_back({i, ie, o, oe});
+    i = ie, o = oe;
+  }
+  return blocks;
+}
+
+std::vector<int64_t> free_dims(const Graph& g, const Node& n, size_t operand) {
+  const std::vector<int64_t>&batch = ints_attr(n, operand), &contracted = ints_attr(n, 2 + operand);
+  std::vector<int64_t> out;
+  for (int64_t d = 0; d < g.type(n.in[operand]).rank(); ++d)
+    if (!std::count(batch.begin(), batch.end(), d) && !std::count(contracted.begin(), contracted.end(), d))
+      out.push_back(d);
+  return out;
+}
+
+Runs merge_runs(const Shape& shape, const std::vector<Dim>& strides, const std::vector<int64_t>& dims) {
+  Runs r;
+  for (const int64_t d : dims) {
+    if (shape[d].is(1)) continue;
+    if (!r.sizes.empty() && r.strides.back() == strides[d] * shape[d]) {
+      r.sizes.back() = r.sizes.back() * shape[d];
+      r.strides.back() = strides[d];
+    } else {
+      r.sizes.push_back(shape[d]);
+      r.strides.push_back(strides[d]);
+    }
+  }
+  return r;
 }
 
 }  // namespace kiln

@@ -41,6 +41,22 @@ struct AxisSplit {
 std::optional<Access> through_view(const Graph& g, const Node& n, int operand, const Access& out,
                                    std::span<const loop::Axis> axes, AxisSplit* split);
 
+/// Dims of two shapes with the same elements: [from, from_end) of one are [to, to_end) of the other, as few
+/// as can be. Nothing when symbolic sizes do not say it.
+struct ReshapeBlock {
+  size_t from, from_end, to, to_end;
+};
+std::optional<std::vector<ReshapeBlock>> reshape_blocks(const Shape& from, const Shape& to);
+
+/// Dims of operand `operand` of a dot_general that are neither batch dims nor contracted.
+std::vector<int64_t> free_dims(const Graph& g, const Node& n, size_t operand);
+/// Some dims of a tensor in memory, outermost first, merged where their strides allow. Dims of 1 are left
+/// out.
+struct Runs {
+  std::vector<Dim> sizes, strides;
+};
+Runs merge_runs(const Shape& shape, const std::vector<Dim>& strides, const std::vector<int64_t>& dims);
+
 /// Row-major strides of a shape.
 std::vector<Dim> contiguous_dims(const Shape& shape);
 /// sum of idx[d] * strides[d] + offset, or, when flat, the index itself.

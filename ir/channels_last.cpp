@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "ir/access.h"
 #include "ir/passes.h"
 #include "ir/rewrite.h"
 
@@ -41,31 +42,16 @@ Ints ranks(const Ints& p) {
   return r;
 }
 
-/// Dims of two shapes with the same elements, cut where both can be: dims [from, from_end) of one are
-/// [to, to_end) of the other. Dims of 1 belong to what stands before them.
-struct Block {
-  size_t from, from_end, to, to_end;
-};
-std::vector<Block> blocks_of(const Shape& from, const Shape& to) {
-  std::vector<Block> out;
-  size_t i = 0, j = 0;
-  while (i < from.size() || j < to.size()) {
-    Block b{i, i, j, j};
-    Dim x(1), y(1);
-    const auto take = [](const Shape& s, size_t& at, Dim& product) { product = product * s[at++]; };
-    if (i < from.size()) take(from, i, x);
-    if (j < to.size()) take(to, j, y);
-    while (x != y && (i < from.size() || j < to.size())) {
-      const bool known = x.is_const() && y.is_const();
-      const bool grow_from = j == to.size() || (i < from.size() && known && x.value() < y.value());
-      if (grow_from) take(from, i, x);
-      else if (known || i == from.size()) take(to, j, y);
-      else take(from, i, x), j < to.size() ? take(to, j, y) : void();
-    }
-    while (i < from.size() && from[i].is(1)) ++i;
-    while (j < to.size() && to[j].is(1)) ++j;
-    b.from_end = i, b.to_end = j;
-    out.push_back(b);
+/// Blocks of a reshape. Dims of 1 belong to what stands before them.
+std::vector<ReshapeBlock> blocks_of(const Shape& from, const Shape& to) {
+  const ReshapeBlock whole{0, from.size(), 0, to.size()};
+  std::vector<ReshapeBlock> out;
+  for (const ReshapeBlock& b : reshape_blocks(from, to).value_or(std::vector{whole})) {
+    const auto one = [](const Dim& d) { return d.is(1); };
+    const bool ones = std::all_of(from.begin() + b.from, from.begin() + b.from_end, one) &&
+                      std::all_of(to.begin() + b.to, to.begin() + b.to_end, one);
+    if (ones && !out.empty()) out.back().from_end = b.from_end, out.back().to_end = b.to_end;
+    else out.push_back(b);
   }
   return out;
 }
@@ -92,9 +78,8 @@ class Convolutions {
   /// but for batch dims. A contraction over windows themselves, for a weight's gradient, leaves the channels.
   void look_above(const Node& n, size_t operand) {
     Value v = n.in[operand];
-    std::set<int64_t> contracted(ints(n.attrs, 2 + operand).begin(), ints(n.attrs, 2 + operand).end()), free;
-    for (int64_t d = 0; d < g_.type(v).rank(); ++d)
-      if (!contracted.count(d) && !holds(ints(n.attrs, operand), d)) free.insert(d);
+    const Ints &sums = ints(n.attrs, 2 + operand), others = free_dims(g_, n, operand);
+    std::set<int64_t> contracted(sums.begin(), sums.end()), free(others.begin(), others.end());
     bool over_places = false, over_windows = false;
     while (g_.producer(v) >= 0) {
       const Node& up = g_.nodes[static_cast<size_t>(g_.producer(v))];
@@ -134,7 +119,7 @@ class Convolutions {
   std::set<int64_t> before_reshape(const std::set<int64_t>& s, const Node& n) const {
     std::set<int64_t> out;
     const Shape &from = g_.type(n.in[0]).shape, &to = g_.type(n.out).shape;
-    for (const Block& b : blocks_of(from, to))
+    for (const ReshapeBlock& b : blocks_of(from, to))
       for (size_t d = b.to; d < b.to_end; ++d)
         if (s.count(static_cast<int64_t>(d)) && !to[d].is(1))
           for (size_t u = b.from; u < b.from_end; ++u)
@@ -299,13 +284,13 @@ class ChannelsLast {
   /// them is.
   Form reshaped(const Node& n, const Form& f) {
     const Shape &from = r_.from.type(n.in[0]).shape, &to = dims(n.attrs, 0);
-    const std::vector<Block> blocks = blocks_of(from, to);
+    const std::vector<ReshapeBlock> blocks = blocks_of(from, to);
     struct Place {
       int64_t at;
-      const Block* block;
+      const ReshapeBlock* block;
     };
     std::vector<Place> places;
-    for (const Block& b : blocks) {
+    for (const ReshapeBlock& b : blocks) {
       int64_t at = b.from < b.from_end ? f.order[b.from] : -1;
       for (size_t d = b.from; d < b.from_end; ++d)
         if (!from[d].is(1)) {
@@ -378,14 +363,8 @@ class ChannelsLast {
     const Value v =
         emit(op("dot_general"), {a.v, b.v}, {at(batch_a, a.order), at(batch_b, b.order), over_a, over_b});
     // The old result: batch dims, free dims of its a, of its b.
-    const auto free_of = [&](const Form& f, const Ints& batch, const Ints& sum) {
-      Ints out;
-      for (size_t d = 0; d < f.order.size(); ++d)
-        if (!holds(batch, static_cast<int64_t>(d)) && !holds(sum, static_cast<int64_t>(d)))
-          out.push_back(f.order[d]);
-      return out;
-    };
-    const Ints free_a = ranks(free_of(a, batch_a, sum_a)), free_b = ranks(free_of(b, batch_b, sum_b));
+    const Ints free_a = ranks(at(free_dims(r_.from, n, first), a.order)),
+               free_b = ranks(at(free_dims(r_.from, n, 1 - first), b.order));
     const auto batches = static_cast<int64_t>(batch_a.size()), count_a = static_cast<int64_t>(free_a.size());
     Ints of_a, of_b;
     for (const int64_t d : free_a) of_a.push_back(batches + d);
@@ -402,8 +381,7 @@ class ChannelsLast {
     if (f.moved() || f.windows) return f;
     const Shape& shape = r_.from.type(n.in[operand]).shape;
     int64_t longest = -1;
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
-      if (holds(ints(n.attrs, operand), d) || holds(ints(n.attrs, 2 + operand), d)) continue;
+    for (const int64_t d : free_dims(r_.from, n, operand)) {
       const auto size = [&](int64_t i) {
         const Dim& x = shape[static_cast<size_t>(i)];
         return x.is_const() ? x.value() : int64_t{1} << 40;

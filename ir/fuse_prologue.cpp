@@ -195,24 +195,9 @@ class PrologueFinder {
     };
     if (i == 0) return std::ceil(size(1, false) / kColumns);
     if (size(0, true) <= kRange) return 1;
-    const double rows = size(0, false), apart = rows / last_run(n, 0, other);
-    return apart * std::ceil(rows / apart / kRows);
-  }
-  /// Elements that the last of an operand's free dims walk with one stride.
-  double last_run(const Node& n, size_t operand, const TensorLayout& l) const {
-    const Shape& shape = g_.type(n.in[operand]).shape;
-    double run = 1;
-    Dim next;
-    for (size_t d = shape.size(); d-- > 0;) {
-      const auto in = [&](const std::vector<int64_t>& list) {
-        return std::count(list.begin(), list.end(), static_cast<int64_t>(d)) > 0;
-      };
-      if (shape[d].is(1) || in(dims_attr(n, operand)) || in(dims_attr(n, 2 + operand))) continue;
-      if (run > 1 && l.strides[d] != next) break;
-      run *= count({shape[d]});
-      next = l.strides[d] * shape[d];
-    }
-    return run;
+    const Runs rows = merge_runs(g_.type(n.in[0]).shape, other.strides, free_dims(g_, n, 0));
+    if (rows.sizes.empty()) return 1;
+    return count({rows.sizes.begin(), rows.sizes.end() - 1}) * std::ceil(count({rows.sizes.back()}) / kRows);
   }
 
   // --- the decision ---
@@ -352,10 +337,7 @@ class PrologueFinder {
 Access operand_domain(const Graph& g, const Node& n, size_t operand, Group& q) {
   const Shape& shape = g.type(n.in[operand]).shape;
   const std::vector<int64_t>&batch = dims_attr(n, operand), &inner = dims_attr(n, 2 + operand);
-  std::vector<int64_t> free;
-  for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
-    if (!std::count(batch.begin(), batch.end(), d) && !std::count(inner.begin(), inner.end(), d))
-      free.push_back(d);
+  const std::vector<int64_t> free = free_dims(g, n, operand);
   Access a;
   a.idx.resize(shape.size());
   const auto walk = [&](const std::vector<int64_t>& dims, AxisRole role) {
