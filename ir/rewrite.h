@@ -8,6 +8,13 @@
 
 namespace kiln::detail {
 
+/// The node that makes v, if its op is `o`.
+inline const Node* made_by(const Graph& g, Value v, Op o) {
+  const int at = g.producer(v);
+  const Node* n = at >= 0 ? &g.nodes[static_cast<size_t>(at)] : nullptr;
+  return n && n->op == o ? n : nullptr;
+}
+
 /// A graph being rebuilt from another in program order. Inputs are copied at the start.
 struct Rewrite {
   explicit Rewrite(const Graph& g) : from(g) {

@@ -41,11 +41,7 @@ class RowUpdates {
     const Node* rows = nullptr;
   };
 
-  const Node* made_by(Value v, Op o) const {
-    const int at = g_.producer(v);
-    return at >= 0 && g_.nodes[static_cast<size_t>(at)].op == o ? &g_.nodes[static_cast<size_t>(at)]
-                                                                : nullptr;
-  }
+  const Node* made_by(Value v, Op o) const { return detail::made_by(g_, v, o); }
   bool used_once(Value v) const { return users_[static_cast<size_t>(v.id)] == 1; }
   bool is_zero(Value v) const {
     const Node* n = made_by(v, op("constant"));

@@ -47,11 +47,7 @@ class Simplifier {
 
   // --- looking at producers ---
 
-  const Node* made_by(Value v, Op o) const {
-    const int at = g_.producer(v);
-    return at >= 0 && g_.nodes[static_cast<size_t>(at)].op == o ? &g_.nodes[static_cast<size_t>(at)]
-                                                                : nullptr;
-  }
+  const Node* made_by(Value v, Op o) const { return detail::made_by(g_, v, o); }
   /// The operand of v's producer, if that is `o`.
   Value inside(Value v, Op o) const {
     const Node* n = made_by(v, o);
@@ -341,11 +337,6 @@ class Simplifier {
   Origin origin_;
 };
 
-}  // namespace
-
-Graph simplify(const Graph& g) { return Simplifier(g).run(); }
-
-namespace {
 Graph simplify_all(Graph now) {
   struct Pass {
     const char* name;
@@ -363,15 +354,22 @@ Graph simplify_all(Graph now) {
   }
   return now;
 }
+
 }  // namespace
 
+Graph simplify(const Graph& g) { return Simplifier(g).run(); }
+
 Graph optimize(const Graph& g) {
+  struct Pass {
+    const char* name;
+    std::optional<Graph> (*run)(const Graph&);
+  };
   Graph now = simplify_all(g);
   bool changed = false;
-  for (const auto pass : {update_rows, place_channels_last})
-    if (std::optional<Graph> next = pass(now)) {
+  for (const Pass& pass : {Pass{"row updates", update_rows}, Pass{"channels last", place_channels_last}})
+    if (std::optional<Graph> next = pass.run(now)) {
       now = std::move(*next);
-      check_graph(now, "layout and updates");
+      check_graph(now, pass.name);
       changed = true;
     }
   return changed ? simplify_all(std::move(now)) : now;
