@@ -154,9 +154,9 @@ TensorLayout dense_operand(const Graph& g, const Node& n, size_t i, bool inner_l
 bool contract_case(const Graph& g, const Node& n, const std::vector<Operand>& operands, const Target& target,
                    const Fused& fused, MatmulCase& out, bool which[2]) {
   out = {};
-  // Only the CPU's template walks several runs of k, and A where it lies.
+  // Several runs of k are walked in A where it lies, and not in halves: on the CPU these are widened.
   const DType t = g.type(n.out).dtype;
-  const bool runs = std::holds_alternative<CpuTarget>(target) && loop::computed(t) == t && !fused.prologue[0];
+  const bool runs = loop::computed(t) == t && !fused.prologue[0];
   if (!contract_spec(g, n, operands, runs, out.spec, out.joint, which)) return false;
   if (const auto* cpu = std::get_if<CpuTarget>(&target)) {
     out.target.vector_bytes = cpu->vector_bytes;

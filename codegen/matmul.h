@@ -34,7 +34,7 @@ struct MatmulSpec {
   std::vector<Dim> batch;    ///< any number of axes
   Dim m, n, k;
   /// Axes around k, outermost first, where no one stride says where both operands go on (windows): sums run
-  /// over them, too. On the CPU only, A in place and nothing in halves.
+  /// over them, too. A is read in place then, and nothing is in halves.
   std::vector<Dim> k_outer = {};
   MatmulOperand a{0, 0, {}, 0, 0}, b{1, 0, {}, 0, 0}, c{2, 0, {}, 0, 0};
   /// All products of a sum.

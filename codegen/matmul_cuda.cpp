@@ -34,14 +34,19 @@ int common_width(int most, const std::vector<Dim>& all) {
   return most;
 }
 
+/// The axes that one index of a matrix counts, outermost first, and how far apart an operand has them.
+struct Walk {
+  std::vector<Dim> sizes, strides;
+  bool plain() const { return sizes.size() == 1; }
+};
+
 /// One operand's way into shared memory.
 struct Side {
   char name;  ///< 'a' or 'b'
   const MatmulOperand& at;
   const MatmulHook& hook;
   const MatmulHook& line;
-  Dim line_stride, k_stride;  ///< a line is a row of A or a column of B
-  Dim lines;                  ///< m or n
+  Walk lines, k;  ///< a line is a row of A or a column of B
   int tile_lines;
   bool by_k;      ///< the tile is [line][k], else [k][line]
   bool fast_k;    ///< neighbours in memory lie along k
@@ -55,9 +60,14 @@ struct CudaPrinter {
   const MatmulHooks& hooks;
   DimTable& dims;
   int workspace;
+  std::vector<size_t> row_axes = cuda_row_axes(spec);               ///< batch axes that are rows
+  const char* line_name = row_axes.empty() ? "mm_row" : "mm_line";  ///< of a row among all of these
   SourceText out{};
 
   void check() const;
+  bool is_row(size_t axis) const { return std::ranges::count(row_axes, axis) > 0; }
+  Dim rows() const;
+  Dim matrices() const;  ///< batch axes that are not rows
   Side side(char which) const;
   std::string tile_type(const Side& x) const;
   int64_t tile_elements(const Side& x) const;
@@ -73,15 +83,21 @@ struct CudaPrinter {
   std::string batch_offset(const MatmulOperand& o) const;
   std::vector<std::string> batch_names() const;
   std::string k_range() const { return dims.text(range()); }
-  Dim range() const { return ceildiv(ceildiv(spec.k, Dim(s.split_k)), Dim(kRangeUnit)) * Dim(kRangeUnit); }
+  Dim range() const {
+    return ceildiv(ceildiv(spec.products(), Dim(s.split_k)), Dim(kRangeUnit)) * Dim(kRangeUnit);
+  }
   void print_sizes();
   void print_batch_indices();
   void print_types();
   void print_place();
+  void print_walk(const std::string& name, const Walk& w);
+  void print_rows_of_line();
+  void print_operand(const Side& x);
+  void print_copy(const Side& x);
   void print_fill(const Side& x);
-  void print_fill_body(const Side& x);
   std::string call(const MatmulHook& line, const MatmulHook& hook, bool along_cols, int width) const;
   void print_epilogue(int width);
+  MatmulOperand in_workspace() const;
   void print_store(const MatmulOperand& c, const char* type, const std::string& more, int width);
   void print_main();
   void print_staged();
@@ -91,8 +107,10 @@ struct CudaPrinter {
 
 void CudaPrinter::check() const {
   const auto fits = [&](const MatmulOperand& o) { return o.batch_stride.size() == spec.batch.size(); };
+  const auto runs_fit = [&](const MatmulOperand& o) { return o.k_stride.size() == spec.k_outer.size(); };
   KILN_ASSERT(is_floating(spec.dtype), "matmul of {}", dtype_name(spec.dtype));
   KILN_ASSERT(fits(spec.a) && fits(spec.b) && fits(spec.c), "matmul: batch strides and batch axes differ");
+  KILN_ASSERT(runs_fit(spec.a) && runs_fit(spec.b), "matmul: strides and axes of k differ");
   KILN_ASSERT(!hooks.task_begin && !hooks.task_end, "matmul: hooks for tasks are not for CUDA");
   const bool narrow = dtype_size(spec.dtype) == 2;
   KILN_ASSERT(s.tensor ? spec.dtype != DType::f64 : !narrow, "matmul: {} {} tensor cores",
@@ -109,22 +127,31 @@ Side CudaPrinter::side(char which) const {
          o,
          hook,
          is_a ? hooks.line_a : hooks.line_b,
-         is_a ? o.row_stride : o.col_stride,
-         is_a ? o.col_stride : o.row_stride,
-         is_a ? spec.m : spec.n,
+         {},
+         {spec.k_outer, o.k_stride},
          is_a ? s.tile_m : s.tile_n,
          false,
          false,
          1,
          false};
-  x.fast_k = x.k_stride.is(1) && !x.line_stride.is(1);
+  for (const size_t i : is_a ? row_axes : std::vector<size_t>()) {
+    x.lines.sizes.push_back(spec.batch[i]);
+    x.lines.strides.push_back(o.batch_stride[i]);
+  }
+  x.lines.sizes.push_back(is_a ? spec.m : spec.n);
+  x.lines.strides.push_back(is_a ? o.row_stride : o.col_stride);
+  x.k.sizes.push_back(spec.k);
+  x.k.strides.push_back(is_a ? o.col_stride : o.row_stride);
+  const Dim &line_stride = x.lines.strides.back(), &k_stride = x.k.strides.back();
+  x.fast_k = k_stride.is(1) && !line_stride.is(1);
   x.by_k = s.tensor && x.fast_k;
-  const bool unit = x.k_stride.is(1) || x.line_stride.is(1);
+  const bool unit = k_stride.is(1) || line_stride.is(1);
   const int most = hook ? (is_a ? hooks.width_a : hooks.width_b) : unit ? static_cast<int>(16 / size()) : 1;
-  std::vector<Dim> aligned = {x.fast_k ? spec.k : x.lines};
+  std::vector<Dim> aligned = {x.fast_k ? spec.k : x.lines.sizes.back()};
   if (!hook) {
-    aligned.insert(aligned.end(), {o.offset, x.fast_k ? x.line_stride : x.k_stride});
+    aligned.insert(aligned.end(), {o.offset, x.fast_k ? line_stride : k_stride});
     aligned.insert(aligned.end(), o.batch_stride.begin(), o.batch_stride.end());
+    aligned.insert(aligned.end(), o.k_stride.begin(), o.k_stride.end());
   }
   x.width = std::min(common_width(most, aligned), x.fast_k ? s.tile_k : x.tile_lines);
   // A copy goes along the rows of the tile; across them, element by element.
@@ -181,12 +208,26 @@ std::string CudaPrinter::step(const std::string& index, const Dim& stride) const
 /// " + offset + mm_b0 * stride ...".
 std::string CudaPrinter::batch_offset(const MatmulOperand& o) const {
   std::string text = o.offset.is(0) ? "" : " + " + dims.text(o.offset);
-  for (size_t i = 0; i < spec.batch.size(); ++i) text += step(fmt::format("mm_b{}", i), o.batch_stride[i]);
+  for (size_t i = 0; i < spec.batch.size(); ++i)
+    if (!is_row(i)) text += step(fmt::format("mm_b{}", i), o.batch_stride[i]);
   return text;
 }
 
+Dim CudaPrinter::rows() const {
+  Dim all = spec.m;
+  for (const size_t i : row_axes) all = all * spec.batch[i];
+  return all;
+}
+Dim CudaPrinter::matrices() const {
+  Dim all(1);
+  for (size_t i = 0; i < spec.batch.size(); ++i)
+    if (!is_row(i)) all = all * spec.batch[i];
+  return all;
+}
+
 void CudaPrinter::print_sizes() {
-  out.line("const i64 m = {}, n = {}, k = {};", dims.text(spec.m), dims.text(spec.n), dims.text(spec.k));
+  out.line("const i64 m = {}, n = {}, k = {};", dims.text(rows()), dims.text(spec.n),
+           dims.text(spec.products()));
   out.lines("(void)k;");
   out.lines(hooks.setup);
 }
@@ -194,6 +235,7 @@ void CudaPrinter::print_sizes() {
 /// Takes the batch indices off `rest`, the last first.
 void CudaPrinter::print_batch_indices() {
   for (size_t i = spec.batch.size(); i-- > 0;) {
+    if (is_row(i)) continue;
     if (i == 0) out.lines("const i64 mm_b0 = rest;");
     else out.line("const i64 mm_b{0} = rest % {1};\nrest /= {1};", i, dims.text(spec.batch[i]));
     out.line("(void)mm_b{};", i);
@@ -231,6 +273,41 @@ void CudaPrinter::print_place() {
   out.line("const i64 row_begin = place.m * {}, col_begin = place.n * {};", s.tile_m, s.tile_n);
 }
 
+/// Whether indices and offsets of a walk are known to be small: 64 bits cost registers.
+bool is_near(const Walk& w) {
+  constexpr int64_t kNear = 1 << 30;
+  int64_t count = 1, reach = 0;
+  for (size_t i = 0; i < w.sizes.size(); ++i) {
+    if (!w.sizes[i].is_const() || !w.strides[i].is_const()) return false;
+    const int64_t size = w.sizes[i].value(), stride = std::abs(w.strides[i].value());
+    if (size > kNear || stride > kNear || count * size > kNear || reach + size * stride > kNear) return false;
+    count *= size, reach += size * stride;
+  }
+  return true;
+}
+
+/// Where the index of a walk of several axes lies, as the function `name`.
+void CudaPrinter::print_walk(const std::string& name, const Walk& w) {
+  const char* const index = is_near(w) ? "u32" : "i64";
+  const char* const offset = is_near(w) ? "i32" : "i64";
+  out.line("const auto {} = [&](i64 at) KN_LAMBDA {{\n{} left = {}(at);\n{} to = 0;", name, index, index,
+           offset);
+  for (size_t i = w.sizes.size(); i-- > 0;) {
+    const std::string size = fmt::format("{}({})", index, dims.text(w.sizes[i]));
+    out.line("to += {}({}) * {};", offset, i == 0 ? "left" : "left % " + size, dims.text(w.strides[i]));
+    if (i > 0) out.line("left /= {};", size);
+  }
+  out.lines("return to;\n};");
+}
+
+/// Which row of which matrix the row `mm_line` is.
+void CudaPrinter::print_rows_of_line() {
+  out.line("i64 mm_left = mm_line / {0};\nconst i64 mm_row = mm_line % {0};", dims.text(spec.m));
+  for (size_t i = row_axes.size(); i-- > 0;)
+    out.line("const i64 mm_b{0} = mm_left % {1};\nmm_left /= {1};\n(void)mm_b{0};", row_axes[i],
+             dims.text(spec.batch[row_axes[i]]));
+}
+
 /// A hook in a scope of its own: `line` first, if there is one.
 std::string CudaPrinter::call(const MatmulHook& line, const MatmulHook& hook, bool along_cols,
                               int width) const {
@@ -243,57 +320,78 @@ std::string CudaPrinter::call(const MatmulHook& line, const MatmulHook& hook, bo
   return text;
 }
 
-void CudaPrinter::print_fill_body(const Side& x) {
-  const char* const tile = x.name == 'a' ? "TileA" : "TileB";
+/// Where the block's part of an operand in memory begins, and how it goes on.
+void CudaPrinter::print_operand(const Side& x) {
+  if (x.hook) return;
+  out.line("const S* const operand_{0} = static_cast<const S*>(buffers[{1}]){2}{3};", x.name, x.at.buffer,
+           batch_offset(x.at),
+           x.lines.plain() ? step(x.name == 'a' ? "row_begin" : "col_begin", x.lines.strides[0]) : "");
+  if (!x.lines.plain()) print_walk(fmt::format("{}_line", x.name), x.lines);
+  if (!x.k.plain()) print_walk(fmt::format("{}_k", x.name), x.k);
+}
+
+/// Fills a tile from an operand in memory.
+void CudaPrinter::print_copy(const Side& x) {
   const char* const begin = x.name == 'a' ? "row_begin" : "col_begin";
-  const char* const lines = x.name == 'a' ? "m" : "n";
-  // Rows of the tile and what they hold.
-  const std::string of_line = fmt::format("{} - {}", lines, begin), of_k = "k_end - k_at";
-  if (!x.hook) {
-    const std::string from = fmt::format("operand_{}{}", x.name, step("k_at", x.k_stride));
-    const std::string call =
-        x.async
-            ? fmt::format("matmul::copy_tile<{}, {}, {}, Part::kThreads>", tile, x.width, x.fast_k != x.by_k)
-            : fmt::format("matmul::load_tile<{}, {}, Part::kThreads>", tile, x.fast_k != x.by_k);
-    out.line("{}(to_{}, {}, {}, {}, {}, {});", call, x.name, from,
-             dims.text(x.by_k ? x.line_stride : x.k_stride), dims.text(x.by_k ? x.k_stride : x.line_stride),
-             x.by_k ? of_line : of_k, x.by_k ? of_k : of_line);
-    return;
-  }
+  const std::string of_line = fmt::format("{} - {}", x.name == 'a' ? "m" : "n", begin), of_k = "k_end - k_at";
+  const auto walked = [&](const Walk& w, const char* what, const char* from) {
+    if (w.plain()) return dims.text(w.strides[0]);
+    return fmt::format("[&](i32 i) KN_LAMBDA {{ return {}_{}({} + i); }}", x.name, what, from);
+  };
+  const std::string line = walked(x.lines, "line", begin), k = walked(x.k, "k", "k_at");
+  const char* const tile = x.name == 'a' ? "TileA" : "TileB";
+  const std::string call =
+      x.async
+          ? fmt::format("matmul::copy_tile<{}, {}, {}, Part::kThreads>", tile, x.width, x.fast_k != x.by_k)
+          : fmt::format("matmul::load_tile<{}, {}, Part::kThreads>", tile, x.fast_k != x.by_k);
+  out.line("{}(to_{}, operand_{}{}, {}, {}, {}, {});", call, x.name, x.name,
+           x.k.plain() ? step("k_at", x.k.strides[0]) : "", x.by_k ? line : k, x.by_k ? k : line,
+           x.by_k ? of_line : of_k, x.by_k ? of_k : of_line);
+}
+
+/// Fills a tile with what a prologue computes, or else from memory.
+void CudaPrinter::print_fill(const Side& x) {
+  if (!x.hook) return print_copy(x);
+  const bool is_a = x.name == 'a';
+  const char* const begin = is_a ? "row_begin" : "col_begin";
   // A vector lies along what is fast; in the tile that is along a row, or across rows.
   out.line("matmul::fill_tile<{}, {}, {}, {}, Part::kThreads>(to_{}, [&](i32 outer, i32 inner) KN_LAMBDA {{",
-           tile, x.width, x.fast_k != x.by_k ? "true" : "false", x.fast_k != x.by_k ? "true" : "false",
-           x.name);
-  const std::string line_at = fmt::format("{} + {}", begin, x.by_k ? "outer" : "inner");
-  const std::string k_place = fmt::format("k_at + {}", x.by_k ? "inner" : "outer");
-  const bool is_a = x.name == 'a';
-  out.line("const i64 mm_row = {}, mm_col = {};", is_a ? line_at : k_place, is_a ? k_place : line_at);
+           is_a ? "TileA" : "TileB", x.width, x.fast_k != x.by_k ? "true" : "false",
+           x.fast_k != x.by_k ? "true" : "false", x.name);
+  const char* const line = is_a ? line_name : "mm_col";
+  const char* const k = is_a ? "mm_col" : "mm_row";
+  const std::string of_line = fmt::format("{} = {} + {}", line, begin, x.by_k ? "outer" : "inner");
+  const std::string of_k = fmt::format("{} = k_at + {}", k, x.by_k ? "inner" : "outer");
+  out.line("const i64 {}, {};", is_a ? of_line : of_k, is_a ? of_k : of_line);
   out.line("Vec<T, {0}> mm_value = Vec<T, {0}>(T(0));", x.width);
-  out.line("if ({} < {} && {} < k_end) {{", is_a ? "mm_row" : "mm_col", lines, is_a ? "mm_col" : "mm_row");
+  const std::string inside[] = {fmt::format("{} < {}", line, is_a ? "m" : "n"), fmt::format("{} < k_end", k)};
+  out.line("if ({} && {}) {{", inside[!is_a], inside[is_a]);
+  if (is_a && !row_axes.empty()) print_rows_of_line();
   out.lines(call(x.line, x.hook, is_a == x.fast_k, x.width));
   out.lines("}\nreturn mm_value;\n});");
 }
 
-void CudaPrinter::print_fill(const Side& x) {
-  if (!x.hook)
-    out.line("const S* const operand_{0} = static_cast<const S*>(buffers[{1}]){2}{3};", x.name, x.at.buffer,
-             batch_offset(x.at), step(x.name == 'a' ? "row_begin" : "col_begin", x.line_stride));
+/// Stores `mm_value` at (line_name, mm_col) by the epilogue.
+void CudaPrinter::print_epilogue(int width) {
+  if (!row_axes.empty()) print_rows_of_line();
+  out.lines(call({}, hooks.epilogue, true, width));
 }
 
-/// Stores `mm_value` at (mm_row, mm_col) by the epilogue.
-void CudaPrinter::print_epilogue(int width) { out.lines(call({}, hooks.epilogue, true, width)); }
-
-/// Stores `mm_value` at (mm_row, mm_col) of `c`, which begins `more` elements later.
+/// Stores `mm_value` at (line_name, mm_col) of `c`, which begins `more` elements later.
 void CudaPrinter::print_store(const MatmulOperand& c, const char* type, const std::string& more, int width) {
   out.line("store<{}>(static_cast<{}*>(buffers[{}]){}{}{}{}, mm_value);", width, type, c.buffer,
-           batch_offset(c), more, step("mm_row", c.row_stride), step("mm_col", c.col_stride));
+           batch_offset(c), more, step(line_name, c.row_stride), step("mm_col", c.col_stride));
 }
 
-/// Where C lies as the first launch of a split k leaves it: [range][batch...][m][n].
-MatmulOperand in_workspace(const MatmulSpec& spec, int buffer) {
-  MatmulOperand c{buffer, 0, std::vector<Dim>(spec.batch.size()), spec.n, 1};
-  Dim stride = spec.m * spec.n;
-  for (size_t i = spec.batch.size(); i-- > 0; stride = stride * spec.batch[i]) c.batch_stride[i] = stride;
+/// Where C lies as the first launch of a split k leaves it: [range][batch...][rows][n].
+MatmulOperand CudaPrinter::in_workspace() const {
+  MatmulOperand c{workspace, 0, std::vector<Dim>(spec.batch.size()), spec.n, 1};
+  Dim stride = rows() * spec.n;
+  for (size_t i = spec.batch.size(); i-- > 0;) {
+    if (is_row(i)) continue;
+    c.batch_stride[i] = stride;
+    stride = stride * spec.batch[i];
+  }
   return c;
 }
 
@@ -302,14 +400,14 @@ void CudaPrinter::print_main() {
   print_types();
   print_sizes();
   print_place();
-  print_fill(a);
-  print_fill(b);
+  print_operand(a);
+  print_operand(b);
   out.lines("const auto fill = [&](i32 stage, i64 step) KN_LAMBDA {");
   out.lines("const i64 k_at = k_begin + step * kTileK;");
   out.lines("const Shared<S> to_a = shared<S>(0) + stage * (TileA::kElements + TileB::kElements);");
   out.lines("const Shared<S> to_b = to_a + TileA::kElements;");
-  print_fill_body(a);
-  print_fill_body(b);
+  print_fill(a);
+  print_fill(b);
   out.lines("};");
   out.lines("Part part;");
   out.lines(
@@ -329,8 +427,8 @@ void CudaPrinter::print_staged() {
       "matmul::each_of_tile<{0}, {1}>(part, shared<T>(0), [&](i32 row, i32 col, Vec<T, {1}> mm_value) "
       "KN_LAMBDA {{",
       s.tile_n, width);
-  out.lines("const i64 mm_row = row_begin + row, mm_col = col_begin + col;");
-  out.lines("if (mm_row >= m || mm_col >= n) return;");
+  out.line("const i64 {} = row_begin + row, mm_col = col_begin + col;", line_name);
+  out.line("if ({} >= m || mm_col >= n) return;", line_name);
   if (fused) print_epilogue(width);
   else print_store(spec.c, "S", "", width);
   out.lines("});");
@@ -338,13 +436,13 @@ void CudaPrinter::print_staged() {
 
 /// The end of a tile where it is: stores of sums as they are, to C or to the workspace.
 void CudaPrinter::print_from_registers() {
-  const MatmulOperand c = split() ? in_workspace(spec, workspace) : spec.c;
+  const MatmulOperand c = split() ? in_workspace() : spec.c;
   const int width = store_width(c, false, true);
   out.lines("KN_UNROLL\nfor (i32 i = 0; i < Part::kRows; ++i) {");
-  out.lines("const i64 mm_row = row_begin + part.row(i);");
+  out.line("const i64 {} = row_begin + part.row(i);", line_name);
   out.line("KN_UNROLL\nfor (i32 j = 0; j < Part::kCols; j += {}) {{", width);
   out.lines("const i64 mm_col = col_begin + part.col(j);");
-  out.lines("if (mm_row < m && mm_col < n) {");
+  out.line("if ({} < m && mm_col < n) {{", line_name);
   out.line("Vec<T, {}> mm_value;", width);
   for (int w = 0; w < width; ++w) out.line("detail::set_lane(mm_value, {0}, part.at(i, j + {0}));", w);
   if (split()) print_store(c, "T", " + range * " + dims.text(elements()), width);
@@ -361,8 +459,8 @@ void CudaPrinter::print_combine() {
   out.line("i64 rest = block() * {} + thread();", kCombineThreads);
   out.line("const T* const from = static_cast<const T*>(buffers[{}]) + rest * {};", workspace, width);
   out.line("const i64 mm_col = rest % (n / {0}) * {0};\nrest /= n / {0};", width);
-  out.lines("const i64 mm_row = rest % m;\nrest /= m;");
-  out.line("if (rest >= {}) return;", dims.text(numel(spec.batch)));
+  out.line("const i64 {} = rest % m;\nrest /= m;", line_name);
+  out.line("if (rest >= {}) return;", dims.text(matrices()));
   print_batch_indices();
   out.line("const Vec<T, {0}> mm_value = matmul::sum_ranges<{0}>(from, {1}, {2});", width,
            dims.text(elements()), s.split_k);
@@ -379,7 +477,7 @@ CudaMatmulSource print_matmul_cuda(const std::string& name, const MatmulSpec& sp
   p.check();
   p.print_main();
   const Dim tiles =
-      ceildiv(spec.m, Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * numel(spec.batch);
+      ceildiv(p.rows(), Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * p.matrices();
   CudaMatmulSource source;
   source.launches.push_back({name, tiles * Dim(schedule.split_k), schedule.threads(), p.shared_bytes()});
   std::vector<std::string> bodies = {p.out.str()};

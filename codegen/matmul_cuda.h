@@ -33,6 +33,10 @@ struct CudaMatmulSchedule {
   int threads() const { return tile_m / part_m * (tile_n / part_n) * (tensor ? 32 : 1); }
 };
 
+/// The batch axes that a block's rows go over, outermost first: B is the same along them, and C goes on row
+/// after row. A's rows need not be one stride apart for that.
+std::vector<size_t> cuda_row_axes(const MatmulSpec& spec);
+
 /// Whether a block can be cut like that: for a spec of some dtype.
 bool is_sound(const CudaMatmulSchedule& s);
 

@@ -73,6 +73,17 @@ int64_t blocks_of(const CudaMatmulSchedule& s, int64_t m, int64_t n, int64_t bat
 
 }  // namespace
 
+std::vector<size_t> cuda_row_axes(const MatmulSpec& spec) {
+  std::vector<size_t> axes;
+  Dim next = spec.c.row_stride * spec.m;
+  for (size_t i = spec.batch.size(); i-- > 0;) {
+    if (!spec.b.batch_stride[i].is(0) || spec.c.batch_stride[i] != next) continue;
+    axes.insert(axes.begin(), i);
+    next = next * spec.batch[i];
+  }
+  return axes;
+}
+
 bool is_sound(const CudaMatmulSchedule& s) {
   const auto group = [](int n) { return n == 1 || n == 2 || n % 4 == 0; };
   const bool cut = s.part_m > 0 && s.part_n > 0 && s.tile_m % s.part_m == 0 && s.tile_n % s.part_n == 0 &&
@@ -93,9 +104,11 @@ std::vector<CudaMatmulSchedule> cuda_matmul_schedules(DType dtype, const CudaMat
 
 CudaMatmulSchedule choose_cuda_matmul_schedule(const MatmulSpec& spec, const CudaMatmulTarget& target,
                                                const CudaMatmulWish& wish) {
-  const int64_t m = known(spec.m), n = known(spec.n), k = known(spec.k);
-  int64_t batch = 1;
-  for (const Dim& d : spec.batch) batch *= known(d);
+  const std::vector<size_t> row_axes = cuda_row_axes(spec);
+  const int64_t n = known(spec.n), k = known(spec.products());
+  int64_t m = known(spec.m), batch = 1;
+  for (size_t i = 0; i < spec.batch.size(); ++i)
+    (std::ranges::count(row_axes, i) ? m : batch) *= known(spec.batch[i]);
   const bool tensor = uses_tensor_cores(spec.dtype, target);
   CudaMatmulSchedule best;
   double least = std::numeric_limits<double>::max();
@@ -106,7 +119,7 @@ CudaMatmulSchedule choose_cuda_matmul_schedule(const MatmulSpec& spec, const Cud
     const int64_t blocks = blocks_of(s, m, n, batch);
     // Ranges of k fill what tiles leave idle; each costs a pass over C.
     if (wish.split_k) s.split_k = wish.split_k;
-    else if (spec.k.is_const() && blocks * 2 <= target.sm_count)
+    else if (spec.products().is_const() && blocks * 2 <= target.sm_count)
       s.split_k = static_cast<int>(
           std::clamp<int64_t>(std::min(k / kSplitRange, target.sm_count / blocks), 1, kMostRanges));
     const double tile = static_cast<double>(c.tile_m) * c.tile_n / c.peak;

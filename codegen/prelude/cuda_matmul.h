@@ -42,13 +42,17 @@ KN_FN void each_vector(F body) {
   }
 }
 
+/// How far the i-th element along a dim lies: by its stride, or by a function where no one stride says it.
+KN_FN i64 along(i64 stride, i32 i) { return i * stride; }
+template <class F> KN_FN auto along(const F& step, i32 i) -> decltype(step(i)) { return step(i); }
+
 /// Copies a tile whose first element is `from`; what lies past `outers` or `inners` becomes zero. A copy is
-/// of 4, 8 or 16 bytes.
-template <class Tile, int Width, bool OuterFast, int Threads, class S>
-KN_FN void copy_tile(Shared<S> to, const S* from, i64 outer_stride, i64 inner_stride, i64 outers,
+/// of 4, 8 or 16 bytes. `outer` and `inner` are strides or functions, as `along` takes them.
+template <class Tile, int Width, bool OuterFast, int Threads, class S, class Outer, class Inner>
+KN_FN void copy_tile(Shared<S> to, const S* from, const Outer& outer, const Inner& inner, i64 outers,
                      i64 inners) {
   each_vector<Tile, Width, false, OuterFast, Threads>([&](i32 o, i32 i) KN_LAMBDA {
-    copy_async<Width * int(sizeof(S))>(to + Tile::at(o, i), from + (o * outer_stride + i * inner_stride),
+    copy_async<Width * int(sizeof(S))>(to + Tile::at(o, i), from + (along(outer, o) + along(inner, i)),
                                        o < outers && i < inners);
   });
 }
@@ -66,12 +70,12 @@ KN_FN void fill_tile(Shared<S> to, F value) {
   });
 }
 /// The same of elements in memory, one by one.
-template <class Tile, bool OuterFast, int Threads, class S>
-KN_FN void load_tile(Shared<S> to, const S* from, i64 outer_stride, i64 inner_stride, i64 outers,
+template <class Tile, bool OuterFast, int Threads, class S, class Outer, class Inner>
+KN_FN void load_tile(Shared<S> to, const S* from, const Outer& outer, const Inner& inner, i64 outers,
                      i64 inners) {
   using T = ValueOf<S, 1>;
   fill_tile<Tile, 1, false, OuterFast, Threads>(to, [&](i32 o, i32 i) KN_LAMBDA {
-    return o < outers && i < inners ? load<1>(from + (o * outer_stride + i * inner_stride)) : T(0);
+    return o < outers && i < inners ? load<1>(from + (along(outer, o) + along(inner, i))) : T(0);
   });
 }
 

@@ -71,37 +71,19 @@ constexpr const char* kStep = R"(graph g {
   output %16 alias=1 "w"
 })";
 
-size_t copies(const std::string& plan) {
-  size_t count = 0;
-  for (size_t at = 0; (at = plan.find(" copy\n", at)) != plan.npos; ++at) ++count;
-  return count;
-}
-bool holds(const Graph& g, Op o) {
-  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == o; });
-}
-
 TEST(KernelWriter, PlansOfAllTargetsAreOne) {
   const Graph g = parse_graph(kStep);
   const std::string cpu = plan_for(g, parse_target("x86-64-v4"));
   EXPECT_THAT(cpu, ::testing::HasSubstr("tanh"));
   for (const char* arch : {"sm_80", "sm_90a", "sm_100a"})
     EXPECT_EQ(plan_for(g, parse_cuda_target(arch)), cpu);
-  int compared = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     testing::RandomGraphOptions o = testing::fuzz_options(seed);
     o.updates = false;  // what may be in place is each target's to say
     const Graph random = optimize(testing::random_graph(seed, o));
-    const std::string gpu = plan_for(random, parse_cuda_target("sm_90a")),
-                      v3 = plan_for(random, parse_target("x86-64-v3"));
-    // Windows of several dims lie apart along k: the CPU's matmul takes them so, a GPU's is given a copy.
-    if (copies(gpu) > copies(v3)) {
-      EXPECT_TRUE(holds(random, op("window")) && holds(random, op("dot_general"))) << "seed " << seed;
-      continue;
-    }
-    EXPECT_EQ(gpu, v3) << "seed " << seed;
-    ++compared;
+    EXPECT_EQ(plan_for(random, parse_cuda_target("sm_90a")), plan_for(random, parse_target("x86-64-v3")))
+        << "seed " << seed;
   }
-  EXPECT_GE(compared, 50);
 }
 
 TEST(KernelWriter, SourcesForCudaSayWhatALaunchMustKnow) {

@@ -77,6 +77,7 @@ struct Problem {
   bool symbolic = false;                                ///< all sizes are
   bool strange = false;                                 ///< NaN and infinity among the operands
   bool broadcast_b = false;                             ///< B is the same for all batches
+  std::vector<int64_t> runs;                            ///< axes around k, which then is one run's
 };
 
 int64_t count(const std::vector<int64_t>& v) {
@@ -84,6 +85,8 @@ int64_t count(const std::vector<int64_t>& v) {
   for (const int64_t x : v) n *= x;
   return n;
 }
+
+int64_t products(const Problem& p) { return count(p.runs) * p.k; }
 
 using Symbols = std::map<std::string, int64_t, std::less<>>;
 
@@ -110,6 +113,14 @@ MatmulSpec shape_of(const Problem& p, Symbols* symbols = nullptr) {
   spec.a = operand(0, spec.m, spec.k, p.turn_a, false);
   spec.b = operand(1, spec.k, spec.n, p.turn_b, p.broadcast_b);
   spec.c = operand(2, spec.m, spec.n, p.turn_c, false);
+  // Runs of A begin twice as far apart as they are long, in an order of their own.
+  for (size_t i = 0; i < p.runs.size(); ++i) spec.k_outer.push_back(size(fmt::format("R{}", i), p.runs[i]));
+  spec.a.k_stride = spec.b.k_stride = std::vector<Dim>(p.runs.size());
+  Dim all(1), turned = spec.k * Dim(2);
+  for (size_t i = p.runs.size(); i-- > 0; all = all * spec.k_outer[i])
+    spec.b.k_stride[i] = all * spec.k * spec.b.row_stride;
+  for (size_t i = 0; i < p.runs.size(); turned = turned * spec.k_outer[i++])
+    spec.a.k_stride[i] = turned * spec.a.col_stride;
   return spec;
 }
 
@@ -123,14 +134,14 @@ struct Case {
   explicit Case(const Problem& problem)
       : p(problem),
         spec(shape_of(p, &symbols)),
-        a(p.dtype, elements(p.m, p.k, p.turn_a)),
-        b(p.dtype, elements(p.k, p.n, p.turn_b)),
+        a(p.dtype, elements(p.m, p.k, p.turn_a) * runs()),
+        b(p.dtype, elements(p.k, p.n, p.turn_b) * runs()),
         c(p.dtype, elements(p.m, p.n, p.turn_c)) {
     std::mt19937 random(3);
     std::uniform_real_distribution<double> uniform(-1, 1);
     for (auto* v : {&a, &b})
-      for (size_t i = 0, n = v == &a ? elements(p.m, p.k, p.turn_a) : elements(p.k, p.n, p.turn_b); i < n;
-           ++i)
+      for (size_t i = 0, n = (v == &a ? elements(p.m, p.k, p.turn_a) : elements(p.k, p.n, p.turn_b)) * runs();
+           i < n; ++i)
         v->set(static_cast<int64_t>(i),
                p.strange && random() % 97 == 0 ? random() % 2 ? NAN : INFINITY : uniform(random));
     for (size_t i = 0; i < elements(p.m, p.n, p.turn_c); ++i) c.set(static_cast<int64_t>(i), 77);
@@ -141,8 +152,17 @@ struct Case {
     for (size_t j = 0; j < index.size(); ++j) i += index[j] * value(o.batch_stride[j]);
     return i;
   }
+  /// The same of A or B, with `k` an index over all runs.
+  int64_t at_k(const MatmulOperand& o, const std::vector<int64_t>& index, int64_t line, int64_t k) const {
+    const bool is_a = &o == &spec.a;
+    int64_t i = is_a ? at(o, index, line, k % p.k) : at(o, index, k % p.k, line);
+    k /= p.k;
+    for (size_t j = p.runs.size(); j-- > 0; k /= p.runs[j]) i += k % p.runs[j] * value(o.k_stride[j]);
+    return i;
+  }
 
  private:
+  size_t runs() const { return static_cast<size_t>(p.runs.empty() ? 1 : 2 * count(p.runs)); }
   size_t elements(int64_t rows, int64_t cols, bool turned) const {
     const int64_t line = (turned ? rows : cols) + p.apart;
     return static_cast<size_t>(p.offset + count(p.batch) * line * (turned ? cols : rows) + 1);
@@ -168,12 +188,12 @@ T rounded(T x, const Case& t, const CudaMatmulSchedule& s) {
 template <typename T>
 T reference(const Case& t, const CudaMatmulSchedule& s, const Fused& f, const std::vector<int64_t>& index,
             int64_t row, int64_t col) {
-  const int64_t range = ((t.p.k + s.split_k - 1) / s.split_k + 63) / 64 * 64;
+  const int64_t all = products(t.p), range = ((all + s.split_k - 1) / s.split_k + 63) / 64 * 64;
   T sum = 0;
   for (int64_t part = 0; part < s.split_k; ++part) {
     T chain = 0;
-    for (int64_t k = part * range; k < std::min(t.p.k, (part + 1) * range); ++k) {
-      double x = t.a.get(t.at(t.spec.a, index, row, k)), y = t.b.get(t.at(t.spec.b, index, k, col));
+    for (int64_t k = part * range; k < std::min(all, (part + 1) * range); ++k) {
+      double x = t.a.get(t.at_k(t.spec.a, index, row, k)), y = t.b.get(t.at_k(t.spec.b, index, col, k));
       if (f.a) x = f.a(x, row, k);
       if (f.b) y = f.b(y, k, col);
       chain = std::fma(rounded(static_cast<T>(x), t, s), rounded(static_cast<T>(y), t, s), chain);
@@ -277,9 +297,10 @@ void compare(Case& t, const CudaMatmulSchedule& s, const Fused& f) {
 }
 
 void check(const Problem& p, const CudaMatmulSchedule& s, const Fused& f = {}) {
-  SCOPED_TRACE(fmt::format("{} {} {} x {} x {} batch {} turned {}{}{} apart {} offset {} {}", str(s),
-                           dtype_name(p.dtype), p.m, p.n, p.k, fmt::join(p.batch, ","), p.turn_a, p.turn_b,
-                           p.turn_c, p.apart, p.offset, p.symbolic ? "symbolic" : ""));
+  SCOPED_TRACE(fmt::format("{} {} {} x {} x {} runs {} batch {} turned {}{}{} apart {} offset {} {}", str(s),
+                           dtype_name(p.dtype), p.m, p.n, p.k, fmt::join(p.runs, ","),
+                           fmt::join(p.batch, ","), p.turn_a, p.turn_b, p.turn_c, p.apart, p.offset,
+                           p.symbolic ? "symbolic" : ""));
   Case t(p);
   DimTable dims;
   const CudaMatmulSource source = print_matmul_cuda("k", t.spec, s, f.hooks, dims, kBuffers, kWorkspace);
@@ -428,7 +449,60 @@ TEST(CudaMatmul, ProloguesAndEpilogueSeeEveryElementOnceInItsPlace) {
         }
 }
 
-/// Every schedule in two layouts, with and without an epilogue, as machine code.
+TEST(CudaMatmul, RunsOfKLieWhereTheyLie) {
+  for (const DType t : {DType::f32, DType::bf16})
+    for (const bool a : {false, true})
+      for (const auto& [k, runs] : std::initializer_list<std::pair<int64_t, std::vector<int64_t>>>{
+               {3, {5}}, {16, {3}}, {4, {3, 3}}, {33, {2, 2, 2}}, {1, {70}}, {0, {3}}}) {
+        check({.dtype = t, .m = 34, .n = 36, .k = k, .turn_a = a, .runs = runs}, small(t));
+        check({.dtype = t,
+               .m = 9,
+               .n = 7,
+               .k = k,
+               .turn_a = a,
+               .turn_b = true,
+               .symbolic = k > 1,
+               .runs = runs},
+              small(t));
+      }
+  check({.m = 34, .n = 36, .k = 24, .runs = {3}}, small(DType::f32, true));
+}
+
+TEST(CudaMatmul, RunsOfKAreSplitAndFused) {
+  for (const DType t : {DType::f32, DType::f64, DType::bf16})
+    for (const int split : {1, 3}) {
+      CudaMatmulSchedule s = small(t);
+      s.split_k = split;
+      const Problem p = {.dtype = t, .m = 34, .n = 68, .k = 20, .batch = {2}, .runs = {3, 3}};
+      check(p, s);
+      check(p, s, fused(p, false, true, true, 4));
+    }
+}
+
+TEST(CudaMatmul, RowsOfManyMatricesAreRowsOfOne) {
+  const Problem p = {.m = 5, .n = 68, .k = 20, .batch = {3, 4}, .broadcast_b = true};
+  EXPECT_THAT(cuda_row_axes(shape_of(p)), ::testing::ElementsAre(0, 1));
+  EXPECT_EQ(choose_cuda_matmul_schedule(shape_of(p), {}).tile_m,
+            choose_cuda_matmul_schedule(shape_of({.m = 60, .n = 68, .k = 20}), {}).tile_m);
+  for (const DType t : {DType::f32, DType::f64, DType::bf16})
+    for (const bool symbolic : {false, true})
+      for (const bool turn : {false, true})
+        for (const int split : {1, 2}) {
+          CudaMatmulSchedule s = small(t);
+          s.split_k = split;
+          Problem q = p;
+          q.dtype = t, q.symbolic = symbolic, q.turn_a = turn;
+          check(q, s);
+          check(q, s, fused(q, true, false, true, symbolic ? 1 : 4));
+          q.runs = {2};
+          check(q, s);
+          q.turn_c = true;  // columns of C side by side: every matrix by itself
+          check(q, s);
+        }
+  EXPECT_THAT(cuda_row_axes(shape_of({.m = 5, .n = 6, .k = 2, .batch = {3, 4}})), ::testing::IsEmpty());
+}
+
+/// Every schedule in two layouts, with and without an epilogue, and over windows, as machine code.
 std::vector<CudaModule> all_schedules() {
   std::vector<CudaModule> modules;
   for (const bool tf32 : {false, true})
@@ -436,21 +510,24 @@ std::vector<CudaModule> all_schedules() {
       CudaMatmulTarget target;
       target.tf32 = tf32;
       if (tf32 && t != DType::f32) continue;
-      for (CudaMatmulSchedule s : cuda_matmul_schedules(t, target))
-        for (const bool turn : {false, true}) {
-          const Problem p = {.dtype = t, .m = 512, .n = 512, .k = 512, .turn_a = turn, .turn_b = !turn};
-          const MatmulSpec spec = shape_of(p);
-          s.split_k = turn ? 2 : 1;
-          DimTable dims;
-          const std::string name = fmt::format("k{}", modules.size());
-          const CudaMatmulSource source = print_matmul_cuda(
-              name, spec, s, fused(p, turn, false, turn, 4).hooks, dims, kBuffers, kWorkspace);
-          modules.push_back(
-              {fmt::format("{}{} {}", turn ? "turned " : "", dtype_name(t), str(s)), source.text, "", {}});
-          for (const CudaMatmulLaunch& l : source.launches)
-            modules.back().kernels.push_back(
-                {l.symbol, l.threads, kBuffers, static_cast<int>(dims.dims().size())});
-        }
+      const auto add = [&](const char* what, const Problem& p, const CudaMatmulSchedule& s, const Fused& f) {
+        DimTable dims;
+        const CudaMatmulSource source = print_matmul_cuda(fmt::format("k{}", modules.size()), shape_of(p), s,
+                                                          f.hooks, dims, kBuffers, kWorkspace);
+        modules.push_back({fmt::format("{}{} {}", what, dtype_name(t), str(s)), source.text, "", {}});
+        for (const CudaMatmulLaunch& l : source.launches)
+          modules.back().kernels.push_back(
+              {l.symbol, l.threads, kBuffers, static_cast<int>(dims.dims().size())});
+      };
+      for (CudaMatmulSchedule s : cuda_matmul_schedules(t, target)) {
+        Problem p = {.dtype = t, .m = 512, .n = 512, .k = 512, .turn_b = true};
+        add("", p, s, {});
+        p.turn_a = true, p.turn_b = false, s.split_k = 2;
+        add("turned ", p, s, fused(p, true, false, true, 4));
+        p = {.dtype = t, .m = 32, .n = 64, .k = 64, .batch = {8, 32}, .broadcast_b = true, .runs = {3, 3}};
+        s.split_k = 1;
+        add("windows ", p, s, fused(p, false, false, true, 4));
+      }
     }
   return modules;
 }
@@ -468,9 +545,9 @@ TEST(CudaMatmulCode, NoScheduleSpills) {
     for (const CudaModule& m : modules)
       for (const CudaKernel& k : m.kernels) {
         EXPECT_EQ(k.spill_bytes, 0) << arch << " " << m.name;
-        // Two blocks to a multiprocessor, unless the prologue needs more.
-        const bool computes_a = m.name.starts_with("turned");
-        EXPECT_LE(k.registers * k.threads, computes_a ? 65536 : 32768) << arch << " " << m.name;
+        // Two blocks to a multiprocessor, unless a prologue or the indices of windows need more.
+        const bool more = m.name.starts_with("turned") || m.name.starts_with("windows");
+        EXPECT_LE(k.registers * k.threads, more ? 65536 : 32768) << arch << " " << m.name;
       }
   }
 }
