@@ -11,15 +11,18 @@ namespace kiln {
 namespace detail {
 
 Lowering::Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
-                   const LowerOptions& o, std::vector<TunableKernel>* collect)
+                   const LowerOptions& o, std::vector<TunableKernel>* collect, std::vector<TileLoop> loops)
     : g_(g),
       target_(target),
       writer_(kernel_writer(target, o)),
       chooser_(o.schedules, target, collect),
-      combine_(o.fuse && o.combine),
+      options_(o),
+      loops_(std::move(loops)),
       pool_(program_.plan) {
   FuseOptions f;
   f.fuse = o.fuse;
+  f.prologues = o.prologues;
+  f.loops = loops_;
   size_t external = 0;
   for (const GraphInput& in : g.inputs) {
     const bool given = in.kind != InputKind::scalar && !layouts.empty();
@@ -40,7 +43,8 @@ LoweredProgram Lowering::run() {
   for (size_t i = 0; i < g_.inputs.size(); ++i)
     if (needs_dense(i)) make_dense(i);
   for (const Step& s : fused_.steps) {
-    if (s.node >= 0) add_node(s);
+    if (s.loop >= 0) add_loop_over_tiles(s);
+    else if (s.node >= 0) add_node(s);
     else add_kernel(fused_.kernels[s.kernel]);
   }
   find_overwrites();
@@ -54,7 +58,8 @@ LoweredProgram Lowering::run() {
     overwrites_ = late_;
     order = in_order(works_);
   }
-  const std::vector<std::vector<int>> intervals = combine_ ? combine(std::move(order)) : order.intervals;
+  const std::vector<std::vector<int>> intervals =
+      options_.fuse && options_.combine ? combine(std::move(order)) : order.intervals;
   place_buffers(intervals);
   list_collectives();
   emit(intervals);
@@ -298,11 +303,20 @@ LoweredProgram detail::lower_collecting(const Graph& g, const std::vector<Extern
   const bool integer_dots = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
     return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
   });
-  if (!integer_dots) return detail::Lowering(g, layouts, target, options, collect).run();
-  std::vector<int32_t> source_of;
-  const Graph plain = detail::without_integer_dots(g, source_of);
-  LoweredProgram out = detail::Lowering(plain, layouts, target, options, collect).run();
-  detail::rename_sources(out.plan, source_of);
+  if (integer_dots) {
+    std::vector<int32_t> source_of;
+    const Graph plain = detail::without_integer_dots(g, source_of);
+    LoweredProgram out = lower_collecting(plain, layouts, target, options, collect);
+    detail::rename_sources(out.plan, source_of);
+    return out;
+  }
+  std::optional<TiledGraph> tiled;
+  if (std::holds_alternative<CpuTarget>(target) && options.fuse && options.loop_bytes != kNoLoops)
+    tiled = tile_loops(g, options.loop_bytes);
+  if (!tiled) return detail::Lowering(g, layouts, target, options, collect, {}).run();
+  LoweredProgram out =
+      detail::Lowering(tiled->graph, layouts, target, options, collect, std::move(tiled->loops)).run();
+  detail::rename_sources(out.plan, tiled->source_of);
   return out;
 }
 

@@ -20,21 +20,27 @@ namespace kiln {
 using ExternalLayout = TensorLayout;
 
 struct LowerOptions {
-  bool fuse = true;           ///< false: one kernel per node
-  bool tf32 = false;          ///< CUDA: f32 products of matmuls are rounded to tf32
-  bool combine = true;        ///< kernels of single elements that could run side by side share launches
-  bool library = false;       ///< CUDA: matmuls whose operands lie in memory are cuBLASLt's
+  bool fuse = true;       ///< false: one kernel per node
+  bool tf32 = false;      ///< CUDA: f32 products of matmuls are rounded to tf32
+  bool prologues = true;  ///< false: operands of contractions are not computed as they are packed
+  bool combine = true;    ///< kernels of single elements that could run side by side share launches
+  bool library = false;   ///< CUDA: matmuls whose operands lie in memory are cuBLASLt's
+  /// CPU: a matrix of products of so many bytes is not kept: ir/tile_loops.h.
+  int64_t loop_bytes = 16 << 20;
   ScheduleChoices schedules;  ///< of some kernels; the rules choose the others
   /// Canonical text, part of cache keys.
   std::string str() const;
 };
+
+inline constexpr int64_t kNoLoops = INT64_MAX;  ///< for LowerOptions::loop_bytes
 
 /// A kernel's source and the names it exports.
 struct KernelSource {
   std::string name;  ///< a file name, for diagnostics
   std::string text;
   std::vector<std::string> symbols;
-  std::vector<CudaKernel> cuda = {};  ///< CUDA: what a launch of each symbol must know
+  std::vector<CudaKernel> cuda = {};    ///< CUDA: what a launch of each symbol must know
+  std::vector<std::string> calls = {};  ///< symbols of other sources
   bool operator==(const KernelSource&) const = default;
 };
 
@@ -51,7 +57,8 @@ struct LoweredProgram {
 /// one entry per external slot, or none at all: row-major. Throws: unsupported, naming op and line, for what
 /// no kernel can do.
 ///
-/// The plans of two targets differ in kernels, tasks and scratch alone, and where one can work in place.
+/// The plans of two targets differ in schedules alone (kernels, tasks, scratch, loops over tiles), and where
+/// one can work in place.
 LoweredProgram lower(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
                      const LowerOptions& options = {});
 

@@ -266,11 +266,14 @@ void Lowering::forget_unused_kernels() {
     w.kernel = at->second;
   }
   plan().kernels = std::move(kernels);
-  std::erase_if(program_.kernels, [&](const KernelSource& s) {
-    return std::none_of(plan().kernels.begin(), plan().kernels.end(), [&](const PlanKernel& k) {
-      return std::count(s.symbols.begin(), s.symbols.end(), k.symbol) > 0;
-    });
-  });
+  std::set<std::string> used;
+  for (const PlanKernel& k : plan().kernels) used.insert(k.symbol);
+  const auto is_used = [&](const KernelSource& s) {
+    return std::any_of(s.symbols.begin(), s.symbols.end(), [&](const auto& x) { return used.count(x) > 0; });
+  };
+  for (const KernelSource& s : program_.kernels)
+    if (is_used(s)) used.insert(s.calls.begin(), s.calls.end());
+  std::erase_if(program_.kernels, [&](const KernelSource& s) { return !is_used(s); });
 }
 
 }  // namespace kiln::detail

@@ -22,7 +22,7 @@ using SizeCase = std::pair<int, std::vector<Dim>>;
 class Lowering {
  public:
   Lowering(const Graph& g, const std::vector<ExternalLayout>& layouts, const Target& target,
-           const LowerOptions& o, std::vector<TunableKernel>* collect);
+           const LowerOptions& o, std::vector<TunableKernel>* collect, std::vector<TileLoop> loops);
   LoweredProgram run();
 
  private:
@@ -52,6 +52,7 @@ class Lowering {
   void add_loop(const loop::Kernel& k, Work w);
   void add_node(const Step& s);
   void add_effect(const Node& n);
+  void add_loop_over_tiles(const Step& s);
   /// A kernel that writes all of `to_cell`, of a tensor that lies there so, from one loaded or constant
   /// instruction.
   void add_fill(const Shape& shape, DType t, loop::Instr from, int from_cell, const TensorLayout& to,
@@ -113,7 +114,8 @@ class Lowering {
   const Target& target_;
   std::unique_ptr<KernelWriter> writer_;
   Chooser chooser_;
-  const bool combine_;
+  const LowerOptions& options_;
+  const std::vector<TileLoop> loops_;
   LoweredProgram program_;
   DimPool pool_;
   FusedGraph fused_;

@@ -28,6 +28,8 @@ bool take_line(std::string_view& text, std::string_view name, std::string& value
 std::string LowerOptions::str() const {
   std::string s = fmt::format("fuse={}{}{}{}", fuse, combine ? "" : ", apart", tf32 ? ", tf32" : "",
                               library ? ", library" : "");
+  if (!prologues) s += ", no prologues";
+  if (loop_bytes != LowerOptions().loop_bytes) s += fmt::format(", loops from {}", loop_bytes);
   for (const auto& [kernel, schedule] : schedules) s += fmt::format(", {} {}", kernel, schedule);
   return s;
 }

@@ -21,9 +21,9 @@ using loop::AxisRole;
 using loop::Instr;
 using loop::InstrKind;
 
-class Writer : detail::KernelText {
+class CudaLoopWriter : detail::KernelText {
  public:
-  Writer(const loop::Kernel& k, CudaLayout layout, bool parts = false)
+  CudaLoopWriter(const loop::Kernel& k, CudaLayout layout, bool parts = false)
       : KernelText(k, layout.phases), l_(std::move(layout)), parts_(parts) {
     integer_ = l_.wide ? "i64" : "i32";
     many_ = k_.axis_begin(AxisRole::row) < k_.axis_end(AxisRole::row);
@@ -497,16 +497,16 @@ class Writer : detail::KernelText {
 
 CudaLoopKernel write_cuda_kernel(const loop::Kernel& kernel, const CudaTarget& target,
                                  const RowSchedule& schedule) {
-  return Writer(kernel, loop::is_flat(kernel) ? detail::choose_flat_layout(kernel, schedule)
-                                              : detail::choose_cuda_layout(kernel, target, schedule))
+  return CudaLoopWriter(kernel, loop::is_flat(kernel) ? detail::choose_flat_layout(kernel, schedule)
+                                                      : detail::choose_cuda_layout(kernel, target, schedule))
       .write();
 }
 
 CudaLoopKernel write_cuda_parts(const loop::Kernel& kernel, const CudaTarget& target) {
-  return Writer(kernel,
-                loop::is_flat(kernel) ? detail::choose_flat_layout(kernel, {})
-                                      : detail::choose_cuda_layout(kernel, target, {}),
-                true)
+  return CudaLoopWriter(kernel,
+                        loop::is_flat(kernel) ? detail::choose_flat_layout(kernel, {})
+                                              : detail::choose_cuda_layout(kernel, target, {}),
+                        true)
       .write();
 }
 

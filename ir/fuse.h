@@ -9,6 +9,7 @@
 
 #include "ir/graph.h"
 #include "ir/loop.h"
+#include "ir/tile_loops.h"
 
 namespace kiln {
 
@@ -46,12 +47,14 @@ struct Operand {
 };
 
 /// A kernel, or a node that stays whole, or both: a contraction and the kernel that may become its epilogue.
+/// Or a loop over tiles.
 /// Such a kernel is not yet canonical: its batch, row and column axes are those of the contraction's result.
 /// Prologues are canonical but for their roles: batch axes, at most one row and at most one column.
 struct Step {
   int kernel = -1;
   int node = -1;
-  std::vector<Operand> operands;
+  int loop = -1;                           ///< in FuseOptions::loops
+  std::vector<Operand> operands;           ///< of a loop: what it reads
   std::array<int, 2> prologue = {-1, -1};  ///< kernels that store operand 0, 1 of the contraction, row-major
   bool keep = false;                       ///< others read the node's result, too: it must be stored
 };
@@ -70,8 +73,10 @@ struct FusedGraph {
 
 struct FuseOptions {
   bool fuse = true;                  ///< false: one kernel per node, for tests and for finding faults
+  bool prologues = true;             ///< false: memory is near, and costs less than computing twice
   int max_nodes = 400;               ///< of one kernel
   std::vector<TensorLayout> inputs;  ///< per graph input; empty: all contiguous
+  std::vector<TileLoop> loops;       ///< runs of nodes that are one step each
 };
 
 /// Throws: unsupported, naming op and line, for what no kernel can do.

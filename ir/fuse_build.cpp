@@ -192,7 +192,7 @@ class Builder {
     loop::verify(st.k.kernel);
     if (!epilogue_of_.count(st.step)) loop::canonicalize(st.k.kernel);
     st.k.nodes.assign(st.nodes.begin(), st.nodes.end());
-    out_.steps.push_back({static_cast<int>(out_.kernels.size()), -1, {}});
+    out_.steps.push_back({.kernel = static_cast<int>(out_.kernels.size())});
     out_.kernels.push_back(std::move(st.k));
   }
 
@@ -514,9 +514,9 @@ class Builder {
   /// The last step's node, with the kernels of operands that are not in memory.
   void set_node(const Opaque& x) {
     Step& step = out_.steps.back();
-    step.node = x.node;
+    (x.loop >= 0 ? step.loop : step.node) = x.loop >= 0 ? x.loop : x.node;
     step.operands = x.operands;
-    if (def(g_.nodes[x.node].op).kind != OpKind::contract) return;
+    if (!contracts(g_, x)) return;
     for (size_t i = 0; i < x.operands.size(); ++i)
       if (!x.operands[i].base.valid()) step.prologue[i] = build_prologue(x, i);
   }
@@ -591,7 +591,7 @@ namespace kiln {
 
 FusedGraph fuse(const Graph& g, const FuseOptions& options) {
   detail::Partition p = detail::partition_groups(g, options);
-  if (options.fuse) detail::find_prologues(g, options, p);
+  if (options.fuse && options.prologues) detail::find_prologues(g, options, p);
   return detail::build_kernels(g, p, options);
 }
 

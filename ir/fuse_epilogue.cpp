@@ -21,7 +21,7 @@ class EpilogueFinder {
     std::map<int, const Opaque*> epilogue_of;
     for (const Opaque& x : p_.opaque) {
       const Node& n = g_.nodes[x.node];
-      if (def(n.op).kind != OpKind::contract || numel(g_.type(n.in[0]).shape).is(0)) continue;
+      if (!contracts(g_, x) || numel(g_.type(n.in[0]).shape).is(0)) continue;
       for (int s : p_.succ[x.step]) {
         if (!groups_[s] || epilogue_of.count(s) || !fits_epilogue(x, n, s)) continue;
         epilogue_of[s] = &x;

@@ -54,6 +54,13 @@ std::vector<OperandRead> gather_reads(const Graph& g, const Node& n, const Acces
 
 }  // namespace
 
+std::vector<int64_t> reduced_dims(const Graph& g, const Node& n) {
+  std::vector<int64_t> d = std::get<std::vector<int64_t>>(n.attrs[0]);
+  std::erase_if(d, [&](int64_t i) { return g.type(n.in[0]).shape[i].is(1); });
+  std::sort(d.begin(), d.end());
+  return d;
+}
+
 ComputeForm compute_form(const Graph& g, const Node& n) {
   switch (def(n.op).kind) {
     case OpKind::view: return has_gaps(n) || joins_many(n) ? ComputeForm::whole : ComputeForm::view;
@@ -64,6 +71,10 @@ ComputeForm compute_form(const Graph& g, const Node& n) {
     case OpKind::scatter: return is_one_hot(g, n) ? ComputeForm::point : ComputeForm::whole;
     default: return ComputeForm::whole;
   }
+}
+
+bool contracts(const Graph& g, const Opaque& x) {
+  return x.loop < 0 && def(g.nodes[x.node].op).kind == OpKind::contract;
 }
 
 std::vector<OperandRead> point_reads(const Graph& g, const Node& n, const Access& at) {

@@ -46,10 +46,14 @@ struct Group {
 
 /// A node that stays whole and what it reads.
 struct Opaque {
-  int node = -1;
+  int node = -1;  ///< of a loop over tiles: its last one
   int step = -1;
+  int loop = -1;
   std::vector<Operand> operands;  ///< of a contraction: without a base when it is computed while it is packed
 };
+
+/// Whether it is a contraction, which may have prologues and an epilogue.
+bool contracts(const Graph& g, const Opaque& x);
 
 /// Who makes each value and how.
 enum class Place : uint8_t {

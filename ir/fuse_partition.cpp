@@ -40,13 +40,6 @@ Access identity_access(Group& group, const Shape& shape) {
   return a;
 }
 
-std::vector<int64_t> reduced_dims(const Graph& g, const Node& n) {
-  std::vector<int64_t> d = std::get<std::vector<int64_t>>(n.attrs[0]);
-  std::erase_if(d, [&](int64_t i) { return g.type(n.in[0]).shape[i].is(1); });
-  std::sort(d.begin(), d.end());
-  return d;
-}
-
 TensorLayout memory_layout(const Graph& g, const FuseOptions& options, int value) {
   if (!options.inputs.empty())
     for (size_t i = 0; i < g.inputs.size(); ++i)
@@ -78,7 +71,15 @@ class Partitioner {
 
   Partition run() {
     place_outputs();
-    for (size_t i = g_.nodes.size(); i-- > 0;) visit(static_cast<int>(i));
+    size_t loop = o_.loops.size();
+    for (int i = static_cast<int>(g_.nodes.size()) - 1; i >= 0; --i) {
+      if (loop == 0 || o_.loops[loop - 1].end != i + 1) {
+        visit(i);
+        continue;
+      }
+      visit_loop(static_cast<int>(--loop));
+      i = o_.loops[loop].begin;
+    }
     for (const GraphInput& in : g_.inputs) merge_users(in.value.id);
     compact();
     return std::move(p_);
@@ -450,20 +451,38 @@ class Partitioner {
 
   // --- nodes that stay whole ---
 
+  /// Step s leaves v in memory.
+  void leave(int v, int s) {
+    p_.values[v].place = Place::memory;
+    p_.values[v].owner = s;
+    for (int u : users(v)) add_edge(s, u);
+    for (int u : hard_[v]) add_edge(s, u);
+  }
+
+  void visit_loop(int index) {
+    const TileLoop& loop = o_.loops[index];
+    for (Value v : loop.results) merge_users(v.id);
+    const int s = new_step(false);
+    for (Value v : loop.results) leave(v.id, s);
+    Opaque x{loop.end - 1, s, index, {}};
+    for (Value in : loop.reads) {
+      x.operands.push_back(strided(in));
+      hard_[x.operands.back().base.id].push_back(s);
+    }
+    p_.opaque.push_back(std::move(x));
+  }
+
   void visit_opaque(int index) {
     const Node& n = g_.nodes[index];
     const int v = n.out.id;
     merge_users(v);
     const int s = new_step(false);
-    p_.values[v].place = Place::memory;
-    p_.values[v].owner = s;
-    for (int u : users(v)) add_edge(s, u);
-    for (int u : hard_[v]) add_edge(s, u);
+    leave(v, s);
     if (def(n.op).kind == OpKind::effect) {  // the world sees them in program order
       if (next_effect_ >= 0) add_edge(s, next_effect_);
       next_effect_ = s;
     }
-    Opaque x{index, s, {}};
+    Opaque x{index, s, -1, {}};
     for (Value in : n.in) {
       Operand operand{in, memory_layout(g_, o_, in.id)};
       if (def(n.op).kind == OpKind::contract || n.op == op("cat")) operand = strided(in);
@@ -481,6 +500,11 @@ class Partitioner {
     return p >= 0 && g_.nodes[p].op == op("constant");
   }
 
+  bool in_loop(int node) const {
+    return std::any_of(o_.loops.begin(), o_.loops.end(),
+                       [&](const TileLoop& l) { return node >= l.begin && node < l.end; });
+  }
+
   /// Reads v through the views above it for as long as strides can say it.
   Operand strided(Value v) {
     Group dims;
@@ -489,6 +513,7 @@ class Partitioner {
     while (g_.producer(base) >= 0) {
       const Node& n = g_.nodes[g_.producer(base)];
       if (def(n.op).kind != OpKind::view || n.in.size() != 1 || is_empty(g_.type(base))) break;
+      if (in_loop(g_.producer(base))) break;  // what is not a loop's result is not there
       auto up = through_view(g_, n, 0, at, dims.axes, nullptr);
       if (!up || !up->bounds.empty() || up->flat) break;
       at = std::move(*up);

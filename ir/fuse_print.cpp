@@ -36,6 +36,7 @@ std::string print(const FusedGraph& f, const Graph& g) {
     for (size_t i = 0; i < step.prologue.size(); ++i)
       if (step.prologue[i] >= 0)
         s += fmt::format("prologue of operand {}:\n", i) + kernel_str(f.kernels[step.prologue[i]]);
+    if (step.loop >= 0) s += fmt::format("loop {}\n", step.loop);
     if (step.node >= 0)
       s += fmt::format("node {} -> %{}{}{}\n", def(g.nodes[step.node].op).name, g.nodes[step.node].out.id,
                        step.keep ? " kept" : "", step.kernel >= 0 ? ", epilogue:" : "");
@@ -52,6 +53,7 @@ std::string print_partition(const FusedGraph& f, const Graph& g) {
     for (size_t p = 0; p < step.prologue.size(); ++p)
       if (step.prologue[p] >= 0)
         s += fmt::format(" prologue of operand {}\n", p) + members_str(f.kernels[step.prologue[p]], g);
+    if (step.loop >= 0) s += fmt::format(" loop {}\n", step.loop);
     if (step.node >= 0)
       s += fmt::format(" node{}\n  {}\n", step.keep ? ", kept" : "", print_node(g, g.nodes[step.node]));
     if (step.kernel >= 0) s += (step.node >= 0 ? " epilogue\n" : "") + members_str(f.kernels[step.kernel], g);

@@ -128,7 +128,7 @@ class PrologueFinder {
       for (size_t i = 0; i < x.operands.size(); ++i) {
         if (x.operands[i].base != Value{v}) continue;
         const Node& n = g_.nodes[x.node];
-        if (def(n.op).kind != OpKind::contract || !is_floating(g_.type(n.out).dtype)) return false;
+        if (!contracts(g_, x) || !is_floating(g_.type(n.out).dtype)) return false;
         Reader r{x.step, &x, static_cast<int>(i), packings(n, i, x.operands[1 - i].layout), {}};
         if (!packs(n, i, v, r.slice)) return false;
         readers.push_back(std::move(r));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random graphs compiled and interpreted: same results within rounding, and the same bits for any thread
-// count. KILN_FUZZ_GRAPHS graphs from seed KILN_FUZZ_SEED, each as drawn and optimised; arenas, scratch and
-// outputs are poisoned.
+// count. KILN_FUZZ_GRAPHS graphs from seed KILN_FUZZ_SEED, each as drawn and optimised; some with one kernel
+// for each node, some with loops over tiles wherever there can be one; arenas, scratch and outputs are
+// poisoned.
 #include <gtest/gtest.h>
 
 #include "ir/base/options.h"
@@ -31,22 +32,21 @@ using testing::layouts_for;
 using testing::Variant;
 
 /// Whether a smaller graph compiled alone is as wrong; faults of the compiler itself count, too.
-bool wrong_alone(const GraphCase& c, const Variant& v, bool fuse) {
+bool wrong_alone(const GraphCase& c, const Variant& v, const LowerOptions& options) {
   try {
     const Graph g = v.optimised ? optimize(c.graph) : c.graph;
     const Layouts layouts = v.layouts.empty() ? Layouts{} : layouts_for(g, v.seed);
-    const CompiledProgram p = compile_program(g, layouts, host_target(), {.fuse = fuse}, nullptr, 2);
+    const CompiledProgram p = compile_program(g, layouts, host_target(), options, nullptr, 2);
     return !fault(c, execute(g, *testing::load(p).exe, c.inputs, 1, layouts)).empty();
   } catch (const Error&) {
     return true;
   }
 }
 
-void check(const Variant& v, const Graph& drawn, const Executable& exe, bool fuse) {
+void check(const Variant& v, const Graph& drawn, const Executable& exe, const LowerOptions& options) {
   const GraphCase c{drawn, testing::random_inputs(drawn, v.seed)};
-  const std::string name =
-      fmt::format("seed {}{}{}{}", v.seed, v.optimised ? ", optimised" : "",
-                  v.layouts.empty() ? "" : ", strided inputs", fuse ? "" : ", one kernel per node");
+  const std::string name = fmt::format("seed {}{}{}, {}", v.seed, v.optimised ? ", optimised" : "",
+                                       v.layouts.empty() ? "" : ", strided inputs", options.str());
   SCOPED_TRACE(name);
   const std::vector<HostTensor> one = execute(v.graph, exe, c.inputs, 1, v.layouts);
   for (int threads : {2, 3}) {
@@ -59,11 +59,11 @@ void check(const Variant& v, const Graph& drawn, const Executable& exe, bool fus
   if (d.empty()) return;
   ADD_FAILURE() << name << ", " << d << "\n" << print(v.graph);
   const GraphCase small =
-      testing::reduce_case(c, [&](const GraphCase& s) { return wrong_alone(s, v, fuse); });
+      testing::reduce_case(c, [&](const GraphCase& s) { return wrong_alone(s, v, options); });
   ADD_FAILURE() << name << ", reduced:\n" << print(small.graph);
 }
 
-void run_batch(uint64_t first, size_t count, bool fuse) {
+void run_batch(uint64_t first, size_t count, const LowerOptions& options) {
   std::vector<Graph> drawn;
   std::vector<Variant> variants;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -76,11 +76,11 @@ void run_batch(uint64_t first, size_t count, bool fuse) {
   std::vector<Graph> graphs;
   std::vector<Layouts> layouts;
   for (const Variant& v : variants) graphs.push_back(v.graph), layouts.push_back(v.layouts);
-  const CompiledBatch batch = compile_batch(graphs, host_target(), {.fuse = fuse}, 2, layouts);
+  const CompiledBatch batch = compile_batch(graphs, host_target(), options, 2, layouts);
   std::shared_ptr<LoadedImage> image;
   if (!batch.image.bytes.empty()) image = std::make_shared<LoadedImage>(batch.image.bytes);
   for (size_t i = 0; i < variants.size() && !::testing::Test::HasFailure(); ++i)
-    check(variants[i], drawn[i / 2], *testing::load(batch.plans[i], image).exe, fuse);
+    check(variants[i], drawn[i / 2], *testing::load(batch.plans[i], image).exe, options);
 }
 
 TEST(Fuzz, CompiledEqualsInterpreted) {
@@ -91,7 +91,7 @@ TEST(Fuzz, CompiledEqualsInterpreted) {
   constexpr int64_t kBatch = 100;
   for (int64_t at = 0; at < graphs && !HasFailure(); at += kBatch)
     run_batch(first + static_cast<uint64_t>(at), static_cast<size_t>(std::min(kBatch, graphs - at)),
-              at % 500 != 100);
+              {.fuse = at % 500 != 100, .loop_bytes = at % 200 == 0 ? 1 : kNoLoops});
   set_option("KILN_POISON", "");
 }
 

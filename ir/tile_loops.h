@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over tiles: a matrix of products that is much larger than what it is made of (attention scores), all
+// that is computed of it element by element and row by row, and the contractions that take it up again become
+// one loop over blocks of its rows. A block is computed, used and forgotten; the matrix is never in memory.
+// What a backward needs of it is computed again from what it was made of. Must not know targets or memory.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace kiln {
+
+/// A run of nodes that is one loop.
+struct TileLoop {
+  int begin = 0, end = 0;    ///< of TiledGraph::graph
+  std::vector<Dim> extents;  ///< of its axes: batch ones, then the rows and the columns of the matrix
+  /// Per value that is computed or read in it, the axis of each dim; -1: a dim that is no axis.
+  std::map<int, std::vector<int>> axes;
+  std::vector<Value> reads;    ///< made elsewhere
+  std::vector<Value> results;  ///< that others read; the rest is gone when a tile is done
+  /// Of row r no column behind r + diagonal comes to anything: see masked_diagonal.
+  std::optional<int64_t> diagonal = {};
+
+  int batch() const { return static_cast<int>(extents.size()) - 2; }
+  int rows() const { return batch(); }
+  int columns() const { return batch() + 1; }
+  /// Whether the value is a sum over all rows (no row of it belongs to one tile).
+  bool sums_rows(Value v) const;
+};
+
+struct TiledGraph {
+  Graph graph;  ///< equal to the one it was made from
+  std::vector<TileLoop> loops;
+  std::vector<int32_t> source_of;  ///< per node of `graph`: the one of the other graph that it stands for
+};
+
+/// Whether an op makes its elements of their places in the whole: iota, and random numbers.
+bool numbers_elements(Op o);
+
+/// Where the causal mask of a loop begins, if it has one and nothing behind it is taken.
+std::optional<int64_t> masked_diagonal(const Graph& g, const TileLoop& loop);
+
+/// The loops of matrices of at least `least_bytes`. None: there are none.
+std::optional<TiledGraph> tile_loops(const Graph& g, int64_t least_bytes);
+
+}  // namespace kiln
