@@ -239,8 +239,7 @@ Tensor detail::safe_softmax(const Tensor& half) {
   return cast_to(div2(e, select3(binary(op("eq"), sum, lit(sum, 0)), lit(sum, 1), sum)), half.dtype());
 }
 
-namespace {
-Tensor repeat_heads(const Tensor& x, int64_t heads) {
+Tensor detail::repeat_heads(const Tensor& x, int64_t heads) {
   Sizes s = x.sizes();
   const size_t h = s.size() - 3;
   const int64_t group = heads / s[h];
@@ -252,6 +251,7 @@ Tensor repeat_heads(const Tensor& x, int64_t heads) {
   return reshape_to(expand_to(reshape_to(x, s), wide), merged);
 }
 
+namespace {
 /// The mask broadcasts to the scores, aligned at the right.
 void check_mask(const Tensor& q, const Tensor& k, const Tensor& mask, Loc loc) {
   Sizes scores = q.sizes();

@@ -9,5 +9,7 @@ namespace kiln::detail {
 /// exp(x - max) / sum over the last dim; rows that are -inf all over give zeros, as PyTorch's safe softmax
 /// does.
 Tensor safe_softmax(const Tensor& scores);
+/// Each head of [..., heads, t, d] as often as makes `heads`.
+Tensor repeat_heads(const Tensor& x, int64_t heads);
 
 }  // namespace kiln::detail

@@ -13,6 +13,7 @@
 #include "frontend/distributed.h"
 #include "frontend/dlpack.h"
 #include "frontend/elementwise.h"
+#include "frontend/flex_attention.h"
 #include "frontend/functional.h"
 #include "frontend/linalg.h"
 #include "frontend/losses.h"
