@@ -62,9 +62,11 @@ int run(const Arguments& a) {
 int main(int argc, char** argv) {
   CLI::App app("Times training steps of Kiln on the workloads of benchmarks/peers", "kiln-bench");
   Arguments a;
-  app.add_option("--workload", a.workload,
-                 fmt::format("one of {}, or matmul-N: one product of N x N matrices",
-                             fmt::join(kiln::bench::workload_names(), ", ")))
+  app.add_option(
+         "--workload", a.workload,
+         fmt::format(
+             "one of {}, or matmul-N: one product of N x N matrices, or attention-N: over N positions",
+             fmt::join(kiln::bench::workload_names(), ", ")))
       ->required();
   app.add_option("--mode", a.mode, "eager, compiled, or graphs: compiled and replayed as CUDA graphs")
       ->check(CLI::IsMember({"eager", "compiled", "graphs"}))

@@ -113,12 +113,53 @@ class Product : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
-/// N of "matmul-N", or 0.
-int64_t product_size(const std::string& name) {
-  constexpr std::string_view kPrefix = "matmul-";
+/// Causal attention of 8 heads of 64 over N positions, forward and backward: half the sum of squares of what
+/// comes out, so that the backward has to wait for the forward.
+class SelfAttention : public Workload {
+ public:
+  SelfAttention(int64_t n, const WorkloadOptions& o)
+      : compiled_(o.compiled),
+        step_(compile(std::function<Tensor()>([this] { return run(); }), options_for("attention", o))) {
+    for (const char* name : {"q", "k", "v"}) {
+      Tensor t = real(std::string("bench/attention/") + name, {1, kHeads, n, kWidth}, -1, 1).to(o.device);
+      t.requires_grad_();
+      inputs_.push_back(t);
+    }
+  }
+  double step() override { return (compiled_ ? step_() : run()).item(); }
+  CallableStats stats() const override { return step_.stats(); }
+  int64_t parameter_count() const override { return 0; }
+  std::vector<std::pair<std::string, double>> gnorm() const override {
+    std::vector<std::pair<std::string, double>> out;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      double s = 0;
+      for (const float v : inputs_[i].grad().to_vector<float>()) s += static_cast<double>(v) * v;
+      out.emplace_back(std::string(1, "qkv"[i]), std::sqrt(s));
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kHeads = 8, kWidth = 64;
+  Tensor run() {
+    for (Tensor& t : inputs_) t.set_grad({});
+    const Tensor y =
+        scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], {}, {.is_causal = true});
+    const Tensor loss = (y * y).sum() * 0.5;
+    loss.backward();
+    return loss;
+  }
+
+  std::vector<Tensor> inputs_;
+  bool compiled_;
+  Compiled<std::function<Tensor()>> step_;
+};
+
+/// N of a name that is `prefix` and N, or 0.
+int64_t size_in(const std::string& name, std::string_view prefix) {
   int64_t n = 0;
-  if (!name.starts_with(kPrefix)) return 0;
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), n);
+  if (!name.starts_with(prefix)) return 0;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), n);
   return error == std::errc() && end == name.data() + name.size() ? std::max<int64_t>(n, 0) : 0;
 }
 
@@ -206,10 +247,12 @@ int WorkloadOptions::rank() const { return group ? group->rank() : 0; }
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& o) {
   for (const Maker& m : kMakers)
     if (m.name == name) return m.make(o);
-  const int64_t n = product_size(name);
-  KILN_CHECK(n > 0 && !o.group, invalid, "kiln-bench: unknown workload '{}'; known: {}{}", name,
-             fmt::join(workload_names(), " "), o.group ? "" : " matmul-N");
-  return std::make_unique<Product>(n, o);
+  const int64_t product = size_in(name, "matmul-"), attention = size_in(name, "attention-");
+  KILN_CHECK((product > 0 || attention > 0) && !o.group, invalid,
+             "kiln-bench: unknown workload '{}'; known: {}{}", name, fmt::join(workload_names(), " "),
+             o.group ? "" : " matmul-N attention-N");
+  if (attention > 0) return std::make_unique<SelfAttention>(attention, o);
+  return std::make_unique<Product>(product, o);
 }
 
 }  // namespace kiln::bench
