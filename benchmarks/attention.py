@@ -8,7 +8,6 @@ norms of gradients must agree.
 """
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -30,13 +29,12 @@ def arguments():
 
 def measure(a, system, n):
     """One process. A dict with low_ms, peak_rss_mb, loss and gnorm."""
-    numbers = [str(n), str(a.threads), str(a.secs)]
+    threads, secs = str(a.threads), str(a.secs)
     if system == "kiln":
-        command = [a.kiln, "--workload", f"attention-{n}", "--json"]
-        command += ["--threads", numbers[1], "--secs", numbers[2]]
+        command = [a.kiln, "--workload", f"attention-{n}", "--json", "--threads", threads, "--secs", secs]
     else:
-        command = [f"{a.venv}/bin/python", str(HERE / "peers/attention.py"), *numbers]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+        command = [f"{a.venv}/bin/python", str(HERE / "peers/attention.py"), str(n), threads, secs]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{run.stdout}{run.stderr}")
     row = json.loads(run.stdout.splitlines()[-1])

@@ -24,6 +24,12 @@ CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   return o;
 }
 
+double gradient_norm(const Tensor& t) {
+  double s = 0;
+  for (const float v : t.grad().to_vector<float>()) s += static_cast<double>(v) * v;
+  return std::sqrt(s);
+}
+
 /// Model, data and optimizer (AdamW, but SGD of dlrm and none of pointwise), stepped eagerly or compiled.
 template <typename Model>
 class Training : public Workload {
@@ -58,11 +64,7 @@ class Training : public Workload {
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
     if constexpr (kTrains) return out;
-    for (const auto& [name, p] : model_.named_parameters()) {
-      double s = 0;
-      for (float v : p.grad().template to_vector<float>()) s += static_cast<double>(v) * v;
-      out.emplace_back(name, std::sqrt(s));
-    }
+    for (const auto& [name, p] : model_.named_parameters()) out.emplace_back(name, gradient_norm(p));
     return out;
   }
 
@@ -131,11 +133,8 @@ class SelfAttention : public Workload {
   int64_t parameter_count() const override { return 0; }
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      double s = 0;
-      for (const float v : inputs_[i].grad().to_vector<float>()) s += static_cast<double>(v) * v;
-      out.emplace_back(std::string(1, "qkv"[i]), std::sqrt(s));
-    }
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      out.emplace_back(std::string(1, "qkv"[i]), gradient_norm(inputs_[i]));
     return out;
   }
 

@@ -2,7 +2,6 @@
 // Loops over tiles: what a tile computes is a program of its own, whose launches one kernel makes, one after
 // the other, for each of its tasks; values of a tile lie in the thread's scratch.
 #include <algorithm>
-#include <set>
 
 #include "codegen/fused_text.h"
 #include "codegen/lowering.h"
@@ -14,10 +13,10 @@ namespace kiln::detail {
 
 namespace {
 
-constexpr const char* kRows = "kn_rows";  // rows of this tile, ...
+constexpr const char* kRows = "kn_rows";        // rows of this tile, ...
+constexpr const char* kColumns = "kn_columns";  // ... and columns that are not masked for all of them
 /// Where along an axis this tile begins.
 std::string begin_of(int axis) { return fmt::format("kn_at{}", axis); }
-constexpr const char* kColumns = "kn_columns";  // ... and columns that are not masked for all of them
 
 int64_t size_of(DType t) { return static_cast<int64_t>(dtype_size(t)); }
 
@@ -70,12 +69,11 @@ class TileProgram {
   void add_inputs_of_sums() {
     for (size_t i = 0; i < loop_.results.size(); ++i) {
       const Value v = loop_.results[i];
-      if (!loop_.sums_rows(v)) continue;
+      if (loop_.has(v, loop_.rows())) continue;
       tile_.sums.push_back(i);
       sums_[v.id] = static_cast<int>(tile_.graph.inputs.size());
       const Type t = sliced(v);
       tile_.graph.add_input(t, InputKind::param, "");
-      // A dim of 1 is a batch axis whose neighbours lie behind.
       tile_.layouts.push_back(row_major(t));
     }
   }
@@ -156,38 +154,34 @@ class LoopText {
     return out_.str();
   }
   const std::vector<Dim>& dims() const { return dims_.dims(); }
-  Dim tasks() const {
-    Dim all = numel({loop_.extents.begin(), loop_.extents.end() - 2});
-    return sums() ? all : all * tiles();
+  Dim tasks() const { return Dim(sums() ? matrices() : matrices() * tiles()); }
+  Dim scratch() const {
+    int64_t most = 0;
+    for (const Launch& l : plan_.launches)
+      if (l.scratch_bytes >= 0) most = std::max(most, value(dim(l.scratch_bytes)));
+    return Dim(scratch_at() + most);
   }
-  Dim scratch() const { return Dim(scratch_at() + value(largest_scratch())); }
   Dim flops() const {
     int64_t each = 0;
-    for (const ProfileRow& r : plan_.profile) each += value(plan_.dims[static_cast<size_t>(r.flops)]);
-    return Dim(each) * numel({loop_.extents.begin(), loop_.extents.end() - 2}) * tiles();
+    for (const ProfileRow& r : plan_.profile) each += value(dim(r.flops));
+    return Dim(each * matrices() * tiles());
   }
 
  private:
   bool sums() const { return !tile_.sums.empty(); }
   int64_t all_rows() const { return loop_.extents[static_cast<size_t>(loop_.rows())].value(); }
-  Dim tiles() const { return Dim(ceil_div(all_rows(), tile_.rows)); }
+  int64_t tiles() const { return ceil_div(all_rows(), tile_.rows); }
+  int64_t matrices() const { return numel({loop_.extents.begin(), loop_.extents.end() - 2}).value(); }
   /// Of a whole tile.
   int64_t value(const Dim& d) const { return d.eval({{kRows, tile_.rows}, {kColumns, all_columns()}}); }
   int64_t all_columns() const { return loop_.extents[static_cast<size_t>(loop_.columns())].value(); }
   const Dim& dim(DimIndex i) const { return plan_.dims[static_cast<size_t>(i)]; }
   int64_t scratch_at() const { return round_up(value(dim(plan_.arena_bytes)), int64_t{64}); }
-  Dim largest_scratch() const {
-    int64_t most = 0;
-    for (const Launch& l : plan_.launches)
-      if (l.scratch_bytes >= 0) most = std::max(most, value(dim(l.scratch_bytes)));
-    return Dim(most);
-  }
-
   void print_task() {
     out_.lines("int64_t rest = task;");
     if (!sums())
-      out_.line("const int64_t {} = rest % {} * {};\nrest /= {};", begin_of(loop_.rows()), tiles().value(),
-                tile_.rows, tiles().value());
+      out_.line("const int64_t {0} = rest % {1} * {2};\nrest /= {1};", begin_of(loop_.rows()), tiles(),
+                tile_.rows);
     for (int a = loop_.batch(); a-- > 0;) {
       const int64_t size = loop_.extents[static_cast<size_t>(a)].value();
       out_.line("const int64_t {0} = rest % {1};\nrest /= {1};\n(void){0};", begin_of(a), size);
@@ -315,13 +309,14 @@ void Lowering::add_loop_over_tiles(const Step& s) {
     w.writes.push_back(value_cell(v));
     traffic.add_whole(value_cell(v));
   }
-  const std::string body = text.text("k_loop"), name = "k_" + hash128(body).hex();
-  KernelSource source{name + ".cpp", text.text(name), {name}, {}, {}};
+  KernelSource source = named_by_text([&](const std::string& name) {
+    return KernelSource{name + ".cpp", text.text(name), {name}, {}, {}};
+  });
   for (KernelSource& k : program.kernels) {
     source.calls.insert(source.calls.end(), k.symbols.begin(), k.symbols.end());
     add_source(std::move(k));
   }
-  w.kernel = kernel_index(name);
+  w.kernel = kernel_index(source.symbols[0]);
   add_source(std::move(source));
   w.dims = text.dims();
   w.tasks = text.tasks();

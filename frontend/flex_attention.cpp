@@ -47,8 +47,7 @@ void check_score(const Tensor& got, const Tensor& score, Loc loc) {
              got.defined() ? got.type_str() : "nothing", score.type_str());
 }
 void check_mask(const Tensor& got, const Tensor& score, Loc loc) {
-  bool fits = got.defined() && got.dtype() == DType::boolean && got.dim() <= 4;
-  for (int64_t d = 1; fits && d <= got.dim(); ++d) fits = got.size(-d) == 1 || got.size(-d) == score.size(-d);
+  const bool fits = got.defined() && got.dtype() == DType::boolean && broadcasts_to(got, score.sizes());
   KILN_CHECK(fits, invalid, "{} ({}): mask_mod made {} for scores {}, expected bool that broadcasts to them",
              kName, loc.str(), got.defined() ? got.type_str() : "nothing", score.type_str());
 }

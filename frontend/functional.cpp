@@ -256,11 +256,8 @@ namespace {
 void check_mask(const Tensor& q, const Tensor& k, const Tensor& mask, Loc loc) {
   Sizes scores = q.sizes();
   scores.back() = k.size(-2);
-  bool fits = mask.dim() <= q.dim();
-  for (int64_t d = 1; fits && d <= mask.dim(); ++d)
-    fits = mask.size(-d) == 1 || mask.size(-d) == scores[scores.size() - static_cast<size_t>(d)];
   KILN_CHECK(
-      fits, invalid,
+      broadcasts_to(mask, scores), invalid,
       "scaled_dot_product_attention ({}): got mask {} for scores [{}] of {}, expected one that broadcasts "
       "to them, bool or of their dtype",
       loc.str(), mask.type_str(), fmt::join(scores, ","), dtype_name(q.dtype()));

@@ -39,11 +39,9 @@ template <typename Product>
 Tensor sum_with_product(const char* name, const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta,
                         Scalar alpha, const Sizes& sizes, Loc loc, Product&& product) {
   require(x, name, loc);
-  bool fits = x.dim() <= static_cast<int64_t>(sizes.size());
-  for (int64_t d = 1; fits && d <= x.dim(); ++d)
-    fits = x.size(-d) == 1 || x.size(-d) == sizes[sizes.size() - static_cast<size_t>(d)];
-  KILN_CHECK(fits, invalid, "{} ({}): x {} does not broadcast to the product [{}] of a {} and b {}", name,
-             loc.str(), x.type_str(), fmt::join(sizes, ","), a.type_str(), b.type_str());
+  KILN_CHECK(broadcasts_to(x, sizes), invalid,
+             "{} ({}): x {} does not broadcast to the product [{}] of a {} and b {}", name, loc.str(),
+             x.type_str(), fmt::join(sizes, ","), a.type_str(), b.type_str());
   for (const auto& [what, s] : {std::pair{"beta", beta}, std::pair{"alpha", alpha}})
     KILN_CHECK(is_floating(x.dtype()) || s.d == std::trunc(s.d), invalid,
                "{} ({}): {} is {}, expected a whole number for x {}", name, loc.str(), what, s.d,

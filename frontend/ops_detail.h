@@ -33,6 +33,8 @@ struct ArgNames {
 
 /// Result shape of right-aligned broadcasting. Throws: invalid, with both names and types.
 Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc, ArgNames args = {});
+/// Whether x broadcasts to `sizes`, aligned at the right.
+bool broadcasts_to(const Tensor& x, const Sizes& sizes);
 /// Throws: invalid, as broadcast_shapes, unless any two of the operands that there are broadcast.
 void require_broadcast(std::initializer_list<Arg> args, const char* name, Loc loc);
 /// Throws: invalid, unless the operands that there are have one dtype.

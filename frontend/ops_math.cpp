@@ -55,6 +55,14 @@ void require_broadcast(std::initializer_list<Arg> args, const char* name, Loc lo
     }
 }
 
+bool broadcasts_to(const Tensor& x, const Sizes& sizes) {
+  const auto all = static_cast<int64_t>(sizes.size());
+  bool fits = x.dim() <= all;
+  for (int64_t d = 1; fits && d <= x.dim(); ++d)
+    fits = x.size(-d) == 1 || x.size(-d) == sizes[static_cast<size_t>(all - d)];
+  return fits;
+}
+
 Sizes broadcast_shapes(const Tensor& a, const Tensor& b, const char* name, Loc loc, ArgNames args) {
   require_broadcast({{&a, args.a}, {&b, args.b}}, name, loc);
   const Sizes &x = a.sizes(), &y = b.sizes();

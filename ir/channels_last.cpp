@@ -205,9 +205,8 @@ class ChannelsLast {
   }
   /// Whether the result says where elements stand in the old order.
   static bool names_places(const Node& n) {
-    const std::string_view body = def(n.op).body;
-    if (def(n.op).kind == OpKind::reduce) return body.empty() && ints(n.attrs, 0).size() > 1;
-    return body.find("{index}") != body.npos || body.find("{flat}") != body.npos;
+    if (def(n.op).kind == OpKind::reduce) return def(n.op).body.empty() && ints(n.attrs, 0).size() > 1;
+    return detail::numbers_elements(n.op);
   }
   bool is_windows(const Node& n) {
     return n.op == op("window") ||

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/fuse_groups.h"
+#include "ir/rewrite.h"
 
 namespace kiln::detail {
 
@@ -72,9 +73,7 @@ class RecomputeRule {
 /// Whether elements of n.out differ by their place alone, whatever its operands hold.
 bool depends_on_place(const Node& n) {
   const OpDef& d = def(n.op);
-  if (d.kind == OpKind::elementwise)
-    return d.body.find("{index}") != std::string_view::npos ||
-           d.body.find("{flat}") != std::string_view::npos;
+  if (d.kind == OpKind::elementwise) return numbers_elements(n.op);
   if (d.kind == OpKind::scatter || d.kind == OpKind::scan || d.kind == OpKind::sort) return true;
   return n.op == op("pad") || n.op == op("cat") || n.op == op("skew");
 }

@@ -2,6 +2,9 @@
 // What passes that rebuild a graph share: the new graph, and where each old value went.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -14,6 +17,17 @@ inline const Node* made_by(const Graph& g, Value v, Op o) {
   const Node* n = at >= 0 ? &g.nodes[static_cast<size_t>(at)] : nullptr;
   return n && n->op == o ? n : nullptr;
 }
+
+/// Whether an elementwise op makes elements of their places in the whole: iota, random numbers.
+inline bool numbers_elements(Op o) {
+  const std::string_view body = def(o).body;
+  return body.find("{index}") != body.npos || body.find("{flat}") != body.npos;
+}
+
+/// An elementwise op of numbers, each of the dtype beside it. None where it fails on them (an integer
+/// division by zero), and for an integer that no double is.
+std::optional<double> evaluate_numbers(Op o, const Attrs& attrs,
+                                       std::span<const std::pair<double, DType>> operands);
 
 /// A graph being rebuilt from another in program order. Inputs are copied at the start.
 struct Rewrite {

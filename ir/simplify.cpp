@@ -13,6 +13,22 @@
 
 namespace kiln {
 
+std::optional<double> detail::evaluate_numbers(Op o, const Attrs& attrs,
+                                               std::span<const std::pair<double, DType>> operands) {
+  std::vector<HostTensor> values;
+  for (const auto& [number, dtype] : operands)
+    values.push_back(evaluate(op("constant"), {}, {number, dtype, Shape{}}));
+  try {
+    const HostTensor result = evaluate(o, values, attrs);
+    const HostTensor wide = evaluate(op("cast"), {{result}}, {DType::f64});
+    const double v = *static_cast<const double*>(wide.ref.data);
+    if (!is_floating(result.ref.dtype) && std::fabs(v) > 0x1p53) return std::nullopt;
+    return v;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -65,28 +81,21 @@ class Simplifier {
   Value constant_of(double v, const Type& t) { return emit(op("constant"), {}, {v, t.dtype, t.shape}); }
   Value reshape(Value x, const Shape& to) { return emit(op("reshape"), {x}, {to}); }
 
-  /// Elementwise on constants of the result's shape: evaluated once, as a 0-d tensor.
+  /// Elementwise on constants of the result's shape.
   Value folded(Op o, const std::vector<Value>& in, const Attrs& attrs) {
     if (def(o).kind != OpKind::elementwise || in.empty()) return {};
-    std::vector<HostTensor> values;
+    std::vector<std::pair<double, DType>> numbers;
     std::vector<Type> types;
     for (Value v : in) {
       const std::optional<double> c = constant(v);
       if (!c) return {};
       types.push_back(g_.type(v));
-      values.push_back(evaluate(op("constant"), {}, {*c, types.back().dtype, Shape{}}));
+      numbers.emplace_back(*c, types.back().dtype);
     }
     const Type t = infer_type(o, types, attrs);
     if (t.shape != types[0].shape) return {};
-    try {
-      const HostTensor wide = evaluate(op("cast"), {{evaluate(o, values, attrs)}}, {DType::f64});
-      const double v = *static_cast<const double*>(wide.ref.data);
-      // Not every int64 is a double.
-      if (!is_floating(t.dtype) && std::fabs(v) > 0x1p53) return {};
-      return constant_of(v, t);
-    } catch (const Error&) {
-      return {};  // e.g. an integer division by zero: stays where it is, to fail when it runs
-    }
+    const std::optional<double> v = detail::evaluate_numbers(o, attrs, numbers);
+    return v ? constant_of(*v, t) : Value{};  // what fails stays where it is, to fail when it runs
   }
 
   // --- elementwise ---

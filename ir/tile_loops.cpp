@@ -23,27 +23,21 @@ const Ints& ints(const Node& n, size_t attr) { return std::get<Ints>(n.attrs[att
 /// The graph with the nodes of each loop side by side.
 class Tiler {
  public:
-  Tiler(const Graph& g, const std::vector<Scores>& all) : g_(g), owner_(g.nodes.size(), -1) {
-    for (size_t s = 0; s < all.size(); ++s)
-      for (const int n : all[s].nodes)
-        if (all[s].hot.count(g.nodes[static_cast<size_t>(n)].out.id))
-          owner_[static_cast<size_t>(n)] = static_cast<int>(s);
+  Tiler(const Graph& g, const std::vector<Scores>& all)
+      : g_(g), users_(g), inside_(g.nodes.size(), false), r_(g) {
+    for (const Scores& s : all)
+      for (const int n : s.nodes)
+        if (s.hot.count(node(n).out.id)) inside_[static_cast<size_t>(n)] = true;
     for (const Scores& s : all) add_loops(s);
     find_needed();
   }
 
   TiledGraph run() {
-    out_.graph.name = g_.name;
-    out_.graph.scopes = g_.scopes;
-    to_.resize(static_cast<size_t>(g_.value_count()));
-    for (const GraphInput& in : g_.inputs)
-      to_[static_cast<size_t>(in.value.id)] = out_.graph.add_input(g_.type(in.value), in.kind, in.name);
     for (const int item : order()) {
-      if (item < static_cast<int>(g_.nodes.size())) add(item, to_);
-      else add_loop(loops_[static_cast<size_t>(item) - g_.nodes.size()]);
+      if (item < static_cast<int>(g_.nodes.size())) add(item);
+      else add_loop(loop_of(item));
     }
-    out_.graph.outputs = g_.outputs;
-    for (GraphOutput& o : out_.graph.outputs) o.value = to_[static_cast<size_t>(o.value.id)];
+    out_.graph = r_.finish();
     return std::move(out_);
   }
 
@@ -107,8 +101,6 @@ class Tiler {
 
   // --- order ---
 
-  bool is_outside(int n) const { return owner_[static_cast<size_t>(n)] < 0; }
-
   /// Nodes outside of the loops that something needs.
   void find_needed() {
     needed_.assign(g_.nodes.size(), false);
@@ -118,7 +110,8 @@ class Tiler {
       for (const int v : l.reads) read[static_cast<size_t>(v)] = true;
     for (int i = static_cast<int>(g_.nodes.size()); i-- > 0;) {
       const bool effect = def(node(i).op).kind == OpKind::effect;
-      if (!is_outside(i) || (!effect && !read[static_cast<size_t>(node(i).out.id)])) continue;
+      if (inside_[static_cast<size_t>(i)] || (!effect && !read[static_cast<size_t>(node(i).out.id)]))
+        continue;
       needed_[static_cast<size_t>(i)] = true;
       for (const Value v : node(i).in) read[static_cast<size_t>(v.id)] = true;
     }
@@ -169,65 +162,57 @@ class Tiler {
 
   // --- the new graph ---
 
-  void add(int n, std::vector<Value>& to) {
-    std::vector<Value> in;
-    for (const Value v : node(n).in) in.push_back(to[static_cast<size_t>(v.id)]);
-    to[static_cast<size_t>(node(n).out.id)] =
-        out_.graph.add_node(node(n).op, in, node(n).attrs, node(n).origin);
+  Value now(Value old) const { return r_.to[static_cast<size_t>(old.id)]; }
+  void add(int n) {
+    r_.set(node(n).out, r_.out.add_node(node(n).op, r_.mapped(node(n).in), node(n).attrs, node(n).origin));
     out_.source_of.push_back(n);
   }
 
+  /// What a loop computes again must not stand for the value where it was computed first.
   void add_loop(const Loop& l) {
     const Scores& s = *l.scores;
     TileLoop tile;
     tile.extents = s.extents;
-    tile.begin = static_cast<int>(out_.graph.nodes.size());
-    std::vector<Value> inside = to_;
-    for (const int n : l.nodes) add(n, inside);
-    tile.end = static_cast<int>(out_.graph.nodes.size());
     for (const int v : l.reads) {
-      tile.reads.push_back(to_[static_cast<size_t>(v)]);
+      tile.reads.push_back(now(Value{v}));
       tile.axes[tile.reads.back().id] = s.axes.at(v);
     }
+    tile.begin = static_cast<int>(r_.out.nodes.size());
+    const std::vector<Value> before = r_.to;
+    for (const int n : l.nodes) add(n);
+    tile.end = static_cast<int>(r_.out.nodes.size());
     for (const int n : l.nodes) {
-      const Value v = node(n).out, now = inside[static_cast<size_t>(v.id)];
-      tile.axes[now.id] = s.axes.at(v.id);
-      if (!l.own.count(n) || !is_read_outside(v, l)) continue;
-      to_[static_cast<size_t>(v.id)] = now;
-      tile.results.push_back(now);
+      const Value old = node(n).out;
+      tile.axes[now(old).id] = s.axes.at(old.id);
+      if (l.own.count(n) && is_read_outside(old, l)) tile.results.push_back(now(old));
+      else r_.set(old, before[static_cast<size_t>(old.id)]);
     }
-    tile.diagonal = masked_diagonal(out_.graph, tile);
+    tile.diagonal = masked_diagonal(r_.out, tile);
     out_.loops.push_back(std::move(tile));
   }
   bool is_read_outside(Value v, const Loop& by) const {
-    const auto reads = [&](const Node& n) { return std::find(n.in.begin(), n.in.end(), v) != n.in.end(); };
-    for (const GraphOutput& o : g_.outputs)
-      if (o.value == v) return true;
-    for (const Loop& l : loops_)
-      if (&l != &by && l.reads.count(v.id)) return true;
-    for (size_t i = 0; i < g_.nodes.size(); ++i)
-      if (needed_[i] && reads(g_.nodes[i])) return true;
-    return false;
+    const std::vector<int>& readers = users_.of[static_cast<size_t>(v.id)];
+    return users_.outputs.count(v.id) > 0 ||
+           std::any_of(readers.begin(), readers.end(),
+                       [&](int n) { return needed_[static_cast<size_t>(n)]; }) ||
+           std::any_of(loops_.begin(), loops_.end(),
+                       [&](const Loop& l) { return &l != &by && l.reads.count(v.id) > 0; });
   }
 
   const Graph& g_;
-  std::vector<int> owner_;  // by node: the matrix that it belongs to
+  const detail::Users users_;
+  std::vector<bool> inside_;  // by node: belongs to a matrix
   std::vector<Loop> loops_;
   std::vector<bool> needed_;
-  std::vector<Value> to_;
+  detail::Rewrite r_;
   TiledGraph out_;
 };
 
 }  // namespace
 
-bool numbers_elements(Op o) {
-  const std::string_view body = def(o).body;
-  return body.find("{index}") != body.npos || body.find("{flat}") != body.npos;
-}
-
-bool TileLoop::sums_rows(Value v) const {
+bool TileLoop::has(Value v, int axis) const {
   const Axes& of = axes.at(v.id);
-  return std::find(of.begin(), of.end(), rows()) == of.end();
+  return std::find(of.begin(), of.end(), axis) != of.end();
 }
 
 namespace {

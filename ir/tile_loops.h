@@ -27,8 +27,8 @@ struct TileLoop {
   int batch() const { return static_cast<int>(extents.size()) - 2; }
   int rows() const { return batch(); }
   int columns() const { return batch() + 1; }
-  /// Whether the value is a sum over all rows (no row of it belongs to one tile).
-  bool sums_rows(Value v) const;
+  /// Whether one of the value's dims is the axis. A result that has no rows is a sum over all of them.
+  bool has(Value v, int axis) const;
 };
 
 struct TiledGraph {
@@ -36,9 +36,6 @@ struct TiledGraph {
   std::vector<TileLoop> loops;
   std::vector<int32_t> source_of;  ///< per node of `graph`: the one of the other graph that it stands for
 };
-
-/// Whether an op makes its elements of their places in the whole: iota, and random numbers.
-bool numbers_elements(Op o);
 
 /// Where the causal mask of a loop begins, if it has one and nothing behind it is taken.
 std::optional<int64_t> masked_diagonal(const Graph& g, const TileLoop& loop);

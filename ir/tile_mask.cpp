@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ir/interpret.h"
+#include "ir/rewrite.h"
 #include "ir/tile_loops.h"
 
 namespace kiln {
@@ -118,26 +118,19 @@ class Masked {
 
   /// An op of known numbers.
   Known evaluated(const Node& n) const {
-    std::vector<HostTensor> operands;
+    std::vector<std::pair<double, DType>> operands;
     for (const Value v : n.in) {
       const Known k = known(v);
       if (!k) return {};
-      operands.push_back(evaluate(op("constant"), {}, {*k, g_.type(v).dtype, Shape{}}));
+      operands.emplace_back(*k, g_.type(v).dtype);
     }
-    const HostTensor wide = evaluate(op("cast"), {{evaluate(n.op, operands, n.attrs)}}, {DType::f64});
-    return *static_cast<const double*>(wide.ref.data);
+    return detail::evaluate_numbers(n.op, n.attrs, operands);
   }
 
   // --- what takes columns ---
 
-  bool has_columns(Value v) const {
-    const std::vector<int>& axes = loop_.axes.at(v.id);
-    return std::find(axes.begin(), axes.end(), loop_.columns()) != axes.end();
-  }
-  bool is_square(Value v) const {
-    const std::vector<int>& axes = loop_.axes.at(v.id);
-    return has_columns(v) && std::find(axes.begin(), axes.end(), loop_.rows()) != axes.end();
-  }
+  bool has_columns(Value v) const { return loop_.has(v, loop_.columns()); }
+  bool is_square(Value v) const { return has_columns(v) && loop_.has(v, loop_.rows()); }
   bool takes_columns(const Node& n) const {
     if (def(n.op).kind == OpKind::reduce) return has_columns(n.in[0]) && !has_columns(n.out);
     return n.op == op("dot_general") && !is_square(n.out);
