@@ -78,6 +78,7 @@ class EpilogueFinder {
 
   /// Batch, row and column axes as the result's dims are: batch, free dims of a, free dims of b.
   bool give_roles(const Node& n, Group& q, const Access& at) {
+    if (at.flat || !at.bounds.empty()) return false;
     Group trial = *p_.groups[group_index(q)];
     const size_t batch = std::get<std::vector<int64_t>>(n.attrs[0]).size();
     const size_t rows =

@@ -162,6 +162,19 @@ TEST(Program, MatmulEpilogues) {
       }
 }
 
+// Only one element of a dim of 1 exists, whatever its index says: the others are zeros, and no product.
+TEST(Program, WhatReadsAProductWithinBoundsIsNoEpilogue) {
+  expect_same(R"(graph g {
+  %0 = input f32[1,1,33,33] arg
+  %1 = input f32[1,1,33,7] arg
+  %2 = f32[1,1,33,7] dot_general %0, %1 {batch_a=(0,1), batch_b=(0,1), contract_a=(3), contract_b=(2)}
+  %3 = f32[1,33,1,7] permute %2 {dims=(0,2,1,3)}
+  %4 = f32[1,33,7] reshape %3 {shape=[1,33,7]}
+  %5 = f32[1,33,7] skew %4 {dim=0, by=-1, size=[1]}
+  output %5
+})");
+}
+
 TEST(Program, AttentionScoresWithScaleAreOneLaunch) {
   const char* text = R"(graph g {
   %0 = input f32[2,9,3,8] arg
