@@ -74,6 +74,15 @@ double largest(const HostTensor& t) {
   return most;
 }
 
+/// The half beside x, above or below: fused code need not round to halves between its ops.
+template <typename T>
+T half_beside(T x, bool above) {
+  const float f = static_cast<float>(x);
+  T beside = x;
+  beside.bits = static_cast<uint16_t>(above ? x.bits + 1 : x.bits - 1);
+  return std::isfinite(f) && f != 0 && static_cast<float>(beside) != 0 ? beside : x;
+}
+
 /// The interpreter with every result moved by what rounding may do, each element by itself, or, for every
 /// other seed, all of a result alike, as equal ones are. Sums may cancel: there it is a few units in the last
 /// place of the largest term.
@@ -95,9 +104,12 @@ std::vector<HostTensor> interpret_rounded(const Graph& g, const std::vector<Host
     const auto noise = [&] { return seed % 2 == 0 ? alike : draw(); };
     dispatch(t.ref.dtype, [&](auto zero) {
       using T = decltype(zero);
-      if constexpr (std::is_floating_point_v<T>) {
-        if (kind == OpKind::view || kind == OpKind::gather || node.in.empty()) return;
-        T* p = static_cast<T*>(t.ref.data);
+      if (kind == OpKind::view || kind == OpKind::gather || node.in.empty()) return;
+      T* p = static_cast<T*>(t.ref.data);
+      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+        for (int64_t i = 0; i < t.ref.numel(); ++i)
+          if (const double by = noise(); by != 0) p[i] = half_beside(p[i], by > 0);
+      } else if constexpr (std::is_floating_point_v<T>) {
         for (int64_t i = 0; i < t.ref.numel(); ++i) {
           p[i] *= T(1 + noise());
           if (sums && terms < HUGE_VAL) p[i] += T(terms * noise());
