@@ -134,10 +134,6 @@ class LoopText {
   std::string text(const std::string& name) {
     out_ = {};
     out_.lines("#include \"kiln_cpu.h\"\nusing namespace kn;");
-    if (tile_.parts || loop_.diagonal) {  // in sizes, as Dim::str writes them: of nothing negative
-      out_.lines("[[maybe_unused]] static int64_t div(int64_t a, int64_t b) { return a / b; }");
-      out_.lines("[[maybe_unused]] static int64_t mod(int64_t a, int64_t b) { return a % b; }");
-    }
     for (const PlanKernel& k : plan_.kernels)
       out_.line(
           "extern \"C\" void {}(void* const* buffers, const int64_t* dims, int64_t task_begin, int64_t "
@@ -148,6 +144,10 @@ class LoopText {
         "task_end, void* scratch) {{",
         name);
     out_.lines("(void)dims;");
+    if (tile_.parts || loop_.diagonal) {  // in sizes, as Dim::str writes them: of nothing negative
+      out_.lines("[[maybe_unused]] const auto div = [](int64_t a, int64_t b) { return a / b; };");
+      out_.lines("[[maybe_unused]] const auto mod = [](int64_t a, int64_t b) { return a % b; };");
+    }
     out_.lines("for (int64_t task = task_begin; task < task_end; ++task) {");
     print_task();
     out_.lines("}\n}");

@@ -51,5 +51,13 @@ TEST(LoopsOverTiles, RowsThatTilesDoNotDivide) {
     check({.queries = rows, .keys = 257, .size = 4, .bias = true, .loss = true});
 }
 
+// What one loop needs must not stand in another's way.
+TEST(LoopsOverTiles, SeveralShareASource) {
+  const std::vector<Graph> graphs = {testing::attention_graph({.queries = 70, .loss = true}),
+                                     testing::attention_graph({.queries = 129, .causal = true})};
+  const CompiledBatch batch = compile_batch(graphs, host_target(), {.loop_bytes = 1}, 1);
+  EXPECT_EQ(batch.plans.size(), 2u);
+}
+
 }  // namespace KILN_FILE
 }  // namespace kiln
