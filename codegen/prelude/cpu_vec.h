@@ -150,13 +150,24 @@ template <class V> KN_FN V select(Mask<width<V>> m, V a, Same<V> b) {
 }
 template <int W> KN_FN Mask<W> select(Mask<W> m, Mask<W> a, Mask<W> b) { return (m & a) | (!m & b); }
 
-/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what the machine gives (as
-/// in PyTorch).
+namespace detail {
+/// f32/f64 cut towards zero. NaN and what T does not hold are T's lowest, as x86 and the interpreter have it; a
+/// cast alone would leave them to the compiler.
+template <class T, class V> KN_FN Like<V, T> to_integer(V v) {
+  constexpr T lowest = T(T(1) << (8 * sizeof(T) - 1));
+  constexpr Elem<V> low = Elem<V>(lowest);
+  const Mask<width<V>> held = ge(v, (V)(low)) & lt(v, (V)(-low));
+  return select(held, lanes_as<V, T>(select(held, v, (V)(0))), (Like<V, T>)(lowest));
+}
+}  // namespace detail
+
+/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what x86 gives (as in PyTorch).
 template <class T, class V> KN_FN Like<V, T> convert(V v) {
   if constexpr (detail::same<Elem<V>, T>) return v;
   // By way of i32, so that a negative float wraps into u8 as in PyTorch instead of being undefined.
   else if constexpr (detail::same<T, u8> && is_float<V>)
-    return detail::lanes_as<Like<V, i32>, u8>(detail::lanes_as<V, i32>(v));
+    return detail::lanes_as<Like<V, i32>, u8>(detail::to_integer<i32>(v));
+  else if constexpr (is_float<V> && !is_float<Like<V, T>>) return detail::to_integer<T>(v);
   else return detail::lanes_as<V, T>(v);
 }
 /// A mask as numbers 1 and 0.

@@ -175,6 +175,26 @@ TEST(Program, WhatReadsAProductWithinBoundsIsNoEpilogue) {
 })");
 }
 
+// A compiler may make anything of a constant that an integer does not hold; the interpreter's machine does not.
+TEST(Program, ConstantsThatNoIntegerHoldsAreWhatTheMachineGives) {
+  for (const char* value : {"nan", "inf", "-inf", "1e+30"})
+    for (const char* to : {"i64", "i32", "u8"})
+      expect_same(fmt::format(R"(graph g {{
+  %0 = input f32[37] arg
+  %1 = f32[37] constant {{value={0}, dtype=f32, shape=[37]}}
+  %2 = {1}[37] cast %1 {{dtype={1}}}
+  %3 = f32[37] maximum %0, %1
+  %4 = {1}[37] cast %3 {{dtype={1}}}
+  %5 = f32[] constant {{value={0}, dtype=f32, shape=[]}}
+  %6 = {1}[] cast %5 {{dtype={1}}}
+  %7 = {1}[37] expand %6 {{shape=[37]}}
+  output %2
+  output %4
+  output %7
+}})",
+                              value, to));
+}
+
 TEST(Program, AttentionScoresWithScaleAreOneLaunch) {
   const char* text = R"(graph g {
   %0 = input f32[2,9,3,8] arg
