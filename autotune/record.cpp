@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kKind = "tune";
-constexpr std::string_view kThreads = "threads ";  // the last line of a key whose row is for a number of them
+constexpr std::string_view kThreads = "threads ";  // last in a key whose row is for a number of them
 
 bool is_schedule(const std::string& text) {
   return parse_matmul_schedule(text).has_value() || parse_row_schedule(text).has_value();
@@ -24,7 +24,8 @@ std::string TuneRow::str() const {
   return Json{{"schedule", schedule},
               {"seconds", seconds},
               {"default_seconds", default_seconds},
-              {"compared", compared}}
+              {"compared", compared},
+              {"wide", wide}}
       .dump();
 }
 
@@ -38,22 +39,43 @@ std::optional<TuneRow> TuneRow::parse(std::string_view text) {
     return at != j.end() && at->is_number() ? at->get<double>() : 0.0;
   };
   return TuneRow{s->get<std::string>(), number("seconds"), number("default_seconds"),
-                 static_cast<int>(number("compared"))};
+                 static_cast<int>(number("compared")), j.value("wide", Json(false)) == Json(true)};
 }
 
 std::string TuneRecord::free_key(std::string_view kernel) const {
   return fmt::format("{}{}{}\n", kernel, kThreads, threads_);
 }
 
-std::set<int> tuned_thread_counts(const DiskCache& cache) {
-  std::set<int> out;
+namespace {
+
+/// Calls f(key, threads, payload) for each entry that is for a number of threads.
+template <typename F>
+void for_each_entry(const DiskCache& cache, F&& f) {
+  const std::string before = entry_key(kKind, "");
   for (const DiskCache::Entry& e : cache.entries()) {
     if (e.kind != kKind) continue;
     const EntryContent content = cache.read(e);
     const std::vector<std::string> lines = split(content.full_key, '\n');
     if (content.state != EntryState::good || lines.empty() || !lines.back().starts_with(kThreads)) continue;
-    out.insert(std::stoi(lines.back().substr(kThreads.size())));
+    const size_t size = content.full_key.size() - before.size() - lines.back().size() - 1;
+    f(content.full_key.substr(before.size(), size), std::stoi(lines.back().substr(kThreads.size())),
+      content.payload);
   }
+}
+
+}  // namespace
+
+std::set<int> tuned_thread_counts(const DiskCache& cache) {
+  std::set<int> out;
+  for_each_entry(cache, [&](const std::string&, int threads, const std::string&) { out.insert(threads); });
+  return out;
+}
+
+std::vector<KernelRow> kernel_rows(const DiskCache& cache) {
+  std::vector<KernelRow> out;
+  for_each_entry(cache, [&](const std::string& key, int threads, const std::string& payload) {
+    if (const auto found = TuneRow::parse(payload)) out.push_back({key, threads, *found});
+  });
   return out;
 }
 
@@ -76,7 +98,7 @@ void TuneRecord::store(const TunableKernel& k, const std::string& row) const {
   if (!cache_ || !parsed) return;
   cache_->store(kKind, free_key(k.key), row + "\n");
   const std::string numbers(numeric_part(parsed->schedule));
-  if (numeric(k) != numbers) cache_->store(kKind, k.key + "numeric\n", numbers + "\n");
+  if (parsed->wide && numeric(k) != numbers) cache_->store(kKind, k.key + "numeric\n", numbers + "\n");
 }
 
 std::optional<std::vector<ProgramRow>> TuneRecord::program(std::string_view key) const {

@@ -19,6 +19,7 @@ struct TuneRow {
   std::string schedule;
   double seconds = 0, default_seconds = 0;  ///< medians; of the machine that measured
   int compared = 0;                         ///< candidates that gave the right result
+  bool wide = false;                        ///< searched for as TuneLevel::max does
 
   std::string str() const;
   /// Nothing for text that is not a row.
@@ -38,7 +39,7 @@ class TuneRecord {
 
   /// The row of a kernel; its text as stored.
   std::optional<std::string> row(const TunableKernel& k) const;
-  /// The numeric part that was chosen with whatever number of threads.
+  /// The numeric part that a wide search has chosen, with whatever number of threads.
   std::optional<std::string> numeric(const TunableKernel& k) const;
   void store(const TunableKernel& k, const std::string& row) const;
 
@@ -53,6 +54,15 @@ class TuneRecord {
   DiskCache* cache_;
   int threads_;
 };
+
+/// A row with what it is for.
+struct KernelRow {
+  std::string key;  ///< of the kernel (kernel_key)
+  int threads = 0;
+  TuneRow found;
+};
+/// The rows of kernels in the cache. Throws: io, when its folder cannot be read.
+std::vector<KernelRow> kernel_rows(const DiskCache& cache);
 
 /// The numbers of threads that rows in the cache are for. Throws: io, when its folder cannot be read.
 std::set<int> tuned_thread_counts(const DiskCache& cache);

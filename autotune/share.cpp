@@ -35,7 +35,7 @@ class Sharing {
     if (!left_.empty()) {
       try {
         measure([this](size_t most) { return take(most); },
-                [this](size_t i, const std::string& text) { decide(i, text); });
+                [this](size_t i, const std::string& text) { return decide(i, text); });
         take(left_.size(), true);  // what nobody has begun, nobody needs to begin
       } catch (...) {
         failure = std::current_exception();

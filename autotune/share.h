@@ -41,8 +41,9 @@ struct SharedChoice {
 /// Gives kernels (indices) that no other rank measures, the first of those that are left, at most `most` and
 /// fewer towards the end. None: nothing is left.
 using Take = std::function<std::vector<size_t>(size_t most)>;
-/// Gives what was found for a kernel (its index); empty: nothing, so that it keeps its default.
-using Publish = std::function<void(size_t, const std::string&)>;
+/// Gives what was found for a kernel (its index); empty: nothing, so that it keeps its default. Whether it
+/// counts.
+using Publish = std::function<bool(size_t, const std::string&)>;
 /// Takes kernels and publishes each as soon as it is measured, for as long as it likes: what it does not
 /// take or publish keeps its default.
 using Measure = std::function<void(const Take&, const Publish&)>;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "autotune/operands.h"
@@ -33,6 +35,23 @@ struct Trials::Candidate {
   void drop(const std::string& why, LogLevel level = LogLevel::warn) {
     log(level, "tuning: '{}' of kernel {} is left out: {}", schedule, kernel->id, why);
     exe.reset();
+  }
+};
+
+/// What running the candidates of a trial has shown.
+struct Trials::Finding {
+  TrialResult result;
+  std::map<int, std::string> wrong;  // candidates, and what is wrong with them
+  std::set<int> otherwise;           // that round otherwise
+
+  bool is_out(int n) const { return wrong.count(n) > 0 || otherwise.count(n) > 0; }
+  std::string str() const {
+    const TrialResult& r = result;
+    return nlohmann::json{r.winner, r.seconds, r.default_seconds, r.compared, wrong, otherwise}.dump();
+  }
+  static Finding parse(const std::string& text) {
+    const nlohmann::json j = nlohmann::json::parse(text);
+    return {{j[0], j[1], j[2], j[3]}, j[4], j[5]};
   }
 };
 
@@ -89,25 +108,27 @@ void Trials::compile(std::span<Candidate*> some) {
   }
 }
 
-void Trials::check(std::vector<Candidate>& candidates, Operands& operands, TrialResult& result) const {
+void Trials::check(const std::vector<Candidate>& candidates, Operands& operands, const Say& begin,
+                   Finding& finding) const {
   const std::string numbers(numeric_part(candidates.front().schedule));
-  for (Candidate& c : candidates) {
+  for (int n = 0; n < static_cast<int>(candidates.size()); ++n) {
+    const Candidate& c = candidates[static_cast<size_t>(n)];
     if (!c.exe) continue;
     operands.poison();
     operands.restore();
+    begin(n);
     c.exe->run({.externals = operands.pointers(), .threads = threads_});
-    if (&c == &candidates.front()) operands.keep_expected();
+    if (n == 0) operands.keep_expected();
     // Sums in the same order, and still other bits: where an operation around them is contracted hangs on the
     // loop that it lies in. Nothing is wrong, but bits would change with the number of threads.
     const bool bound = numeric_part(c.schedule) == numbers;
-    if (const std::string wrong = operands.difference(false); !wrong.empty()) c.drop(wrong);
-    else if (bound && !operands.difference(true).empty()) c.drop("it rounds otherwise", LogLevel::debug);
-    else ++result.compared;
+    if (const std::string wrong = operands.difference(false); !wrong.empty()) finding.wrong[n] = wrong;
+    else if (bound && !operands.difference(true).empty()) finding.otherwise.insert(n);
+    else ++finding.result.compared;
   }
 }
 
 double Trials::time(const Candidate& c, Operands& operands) {
-  if (!c.exe) return -1.0;
   parallel_for(static_cast<int64_t>(sweep_.size()), static_cast<int64_t>(kSweepBytes),
                [&](int64_t begin, int64_t end) {
                  for (int64_t at = begin; at < end; at += 64) ++sweep_[static_cast<size_t>(at)];
@@ -118,19 +139,49 @@ double Trials::time(const Candidate& c, Operands& operands) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-TrialResult Trials::run(size_t i, const MeasureLimits& limits) {
-  std::vector<Candidate>& candidates = candidates_.at(i);
-  TrialResult result;
-  if (candidates.empty() || !candidates.front().exe) return result;
+Trials::Finding Trials::find(size_t i, const MeasureLimits& limits, const Say& begin) {
+  const std::vector<Candidate>& candidates = candidates_.at(i);
+  Finding finding;
+  if (candidates.empty() || !candidates.front().exe) return finding;
   Operands operands(*trials_[i].kernel);
-  check(candidates, operands, result);
-  const Comparison c = compare(
-      static_cast<int>(candidates.size()),
-      [&](int n) { return time(candidates[static_cast<size_t>(n)], operands); }, limits);
-  result.winner = c.winner;
-  result.seconds = c.median[static_cast<size_t>(c.winner)];
-  result.default_seconds = c.median[0];
-  return result;
+  check(candidates, operands, begin, finding);
+  const auto time_of = [&](int n) {
+    const Candidate& c = candidates[static_cast<size_t>(n)];
+    if (!c.exe || finding.is_out(n)) return -1.0;
+    begin(n);
+    return time(c, operands);
+  };
+  const Comparison c = compare(static_cast<int>(candidates.size()), time_of, limits);
+  finding.result.winner = c.winner;
+  finding.result.seconds = c.median[static_cast<size_t>(c.winner)];
+  finding.result.default_seconds = c.median[0];
+  return finding;
+}
+
+TrialResult Trials::tell(size_t i, const Finding& finding) {
+  std::vector<Candidate>& candidates = candidates_.at(i);
+  for (const auto& [n, why] : finding.wrong) candidates[static_cast<size_t>(n)].drop(why);
+  for (const int n : finding.otherwise)
+    candidates[static_cast<size_t>(n)].drop("it rounds otherwise", LogLevel::debug);
+  return finding.result;
+}
+
+TrialResult Trials::run(size_t i, const MeasureLimits& limits) {
+  return tell(i, find(i, limits, [](int) {}));
+}
+
+TrialResult Trials::run_apart(size_t i, const MeasureLimits& limits, Seconds patience) {
+  std::vector<Candidate>& candidates = candidates_.at(i);
+  while (true) {
+    const ApartResult r =
+        kiln::run_apart([&](const Say& begin) { return find(i, limits, begin).str(); }, patience);
+    if (r.text) return tell(i, Finding::parse(*r.text));
+    if (r.last < 0) {
+      log(LogLevel::warn, "tuning: kernel {} keeps its default: trying it {}", trials_[i].kernel->id, r.why);
+      return {};
+    }
+    candidates[static_cast<size_t>(r.last)].drop("it " + r.why);
+  }
 }
 
 }  // namespace kiln

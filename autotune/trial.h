@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/apart.h"
 #include "autotune/measure.h"
 #include "codegen/tunable.h"
 #include "ir/kernel_image.h"
@@ -49,12 +50,19 @@ class Trials {
   /// another tolerance where its numeric part differs) is logged and out. Blocks: for the time of `limits`
   /// and the checks.
   TrialResult run(size_t i, const MeasureLimits& limits = {});
+  /// The same in a process of its own. A candidate that crashes there, or runs for longer than `patience`, is
+  /// logged and out, alone.
+  TrialResult run_apart(size_t i, const MeasureLimits& limits = {}, Seconds patience = Seconds(10));
 
  private:
   struct Candidate;
+  struct Finding;
   void compile(std::span<Candidate*> some);
-  void check(std::vector<Candidate>& candidates, Operands& operands, TrialResult& result) const;
+  Finding find(size_t i, const MeasureLimits& limits, const Say& begin);
+  void check(const std::vector<Candidate>& candidates, Operands& operands, const Say& begin,
+             Finding& finding) const;
   double time(const Candidate& c, Operands& operands);
+  TrialResult tell(size_t i, const Finding& finding);
 
   std::vector<Trial> trials_;
   CpuTarget target_;

@@ -6,11 +6,12 @@
 #include <numeric>
 
 #include "autotune/record.h"
-#include "autotune/space.h"
+#include "autotune/search.h"
 #include "autotune/trial.h"
 #include "codegen/program_key.h"
 #include "ir/base/hash.h"
 #include "ir/base/log.h"
+#include "ir/base/options.h"
 
 namespace kiln {
 
@@ -23,8 +24,6 @@ double seconds_since(Clock::time_point start) {
 
 constexpr double kFlopsPerSecond = 20e9, kBytesPerSecond = 10e9;  // roughly, of one thread
 constexpr double kLeastSeconds = 5e-6;                            // shorter launches are not worth a trial
-constexpr double kMostBytes = double{1 << 30};                    // operands of a trial
-constexpr double kKernelSeconds = 0.5;                            // for the timings of one kernel
 constexpr size_t kKernelsTogether = 4;  // kernels whose candidates are compiled at once, per thread
 
 double estimate(const TunableKernel& k) {
@@ -49,19 +48,20 @@ class Tuning {
         record_(cache, options.threads),
         stats_(stats) {
     key_ = program_key(g, layouts, target, {}).str();
+    if (options.replay) key_ += fmt::format("replayed {}\n", options.replay->digest());
   }
 
   ScheduleChoices run() {
     const auto start = Clock::now();
     const auto program = record_.program(key_);
-    if (program) rows_ = *program;
+    if (program && std::all_of(program->begin(), program->end(), [&](auto& r) { return suffices(r.row); }))
+      rows_ = *program;
     else look_up();
     stats_.kernels = static_cast<int>(rows_.size());
     for (const ProgramRow& r : rows_) stats_.found += !r.row.empty();
-    if (o_.level == TuneLevel::known) return choices();
-    share();
+    if (o_.level != TuneLevel::known && !o_.replay) share();
     const bool whole = std::none_of(rows_.begin(), rows_.end(), [](auto& r) { return r.row.empty(); });
-    if (whole && (!program || changed_)) record_.store_program(key_, rows_);
+    if (o_.level != TuneLevel::known && whole && (!program || changed_)) record_.store_program(key_, rows_);
     stats_.seconds = seconds_since(start);
     return choices();
   }
@@ -69,18 +69,33 @@ class Tuning {
  private:
   // --- what is there ---
 
+  /// Whether a known row spares this level its search.
+  bool suffices(const std::string& row) const {
+    if (o_.level != TuneLevel::max || o_.replay) return true;
+    const auto parsed = TuneRow::parse(row);
+    return parsed && parsed->wide;
+  }
+
   /// The kernels of the program that are worth a trial. Whether one is depends on nothing but itself, so that
   /// all ranks agree.
   void load_kernels() {
     if (!kernels_.empty()) return;
     for (TunableKernel& k : tunable_kernels(g_, layouts_, target_)) {
-      if (estimate(k) < kLeastSeconds || operand_bytes(k) > kMostBytes) continue;
+      if (estimate(k) < kLeastSeconds || operand_bytes(k) > static_cast<double>(o_.memory)) continue;
       if (candidate_schedules(k).size() > 1) kernels_.push_back(std::move(k));
     }
   }
   void look_up() {
     load_kernels();
-    for (const TunableKernel& k : kernels_) rows_.push_back({k.id, record_.row(k).value_or("")});
+    for (const TunableKernel& k : kernels_) {
+      if (o_.replay) {
+        const TuningFile::Row* row = o_.replay->find(k.id, o_.threads);
+        if (row) rows_.push_back({k.id, row->found.str()});
+        continue;
+      }
+      const std::string row = record_.row(k).value_or("");
+      rows_.push_back({k.id, suffices(row) ? row : ""});
+    }
   }
   void keep(size_t i, const std::string& row) {
     if (rows_[i].row == row) return;
@@ -160,38 +175,61 @@ class Tuning {
       const std::vector<size_t> some = take(together);
       if (some.empty()) break;
       const auto begin = Clock::now();
-      std::vector<Trial> trials;
-      for (const size_t n : some) trials.push_back({&kernels_[order[n]], allowed(kernels_[order[n]])});
-      Trials compiled(trials, target_, o_.threads);
-      for (size_t i = 0; i < some.size() && seconds_since(start) < o_.budget_s; ++i)
-        publish(some[i], try_one(compiled, trials[i], i));
+      std::vector<Search> searches;
+      for (const size_t n : some) searches.push_back(search_for(kernels_[order[n]]));
+      search(searches, start, [&](size_t i) {
+        const std::string row = row_of(searches[i], kernels_[order[some[i]]]);
+        if (publish(some[i], row)) keep(order[some[i]], row);
+        stats_.tuned += !row.empty();
+        if (o_.progress) o_.progress(stats_.tuned, stats_.kernels - stats_.found);
+      });
       stats_.measure_seconds += seconds_since(begin);
     }
   }
-  /// The row of a kernel; empty, where nothing could be compared.
-  std::string try_one(Trials& compiled, const Trial& trial, size_t i) {
-    if (o_.go_on) o_.go_on();
-    const TrialResult r = compiled.run(i, {.seconds = kKernelSeconds});
-    if (r.compared == 0) return "";
-    const std::string& winner = trial.schedules[static_cast<size_t>(r.winner)];
-    const std::string outcome = r.winner == 0
-                                    ? fmt::format("the default stays, at {:.2f} us", r.seconds * 1e6)
-                                    : fmt::format("{:.2f} us instead of the default's {:.2f} us by '{}'",
-                                                  r.seconds * 1e6, r.default_seconds * 1e6, winner);
-    log(LogLevel::info, "tuning: {} of {} candidates of kernel {}; {}", r.compared, trial.schedules.size(),
-        trial.kernel->id, outcome);
-    ++stats_.tuned;
-    return TuneRow{winner, r.seconds, r.default_seconds, r.compared}.str();
+  Search search_for(const TunableKernel& k) const {
+    return {k, o_.level == TuneLevel::max ? SpaceSize::wide : SpaceSize::few,
+            record_.numeric(k).value_or("")};
   }
-  /// Candidates; where the numeric part is settled, only those that keep it: bits do not change with threads.
-  std::vector<std::string> allowed(const TunableKernel& k) const {
-    std::vector<std::string> all = candidate_schedules(k);
-    const auto settled = record_.numeric(k);
-    if (!settled) return all;
-    std::vector<std::string> out;
-    for (const std::string& s : all)
-      if (numeric_part(s) == *settled) out.push_back(s);
-    return out.empty() ? all : out;
+
+  /// Trial after trial for all that is not found yet, while there is time; says which ones have ended.
+  void search(std::vector<Search>& searches, Clock::time_point start,
+              const std::function<void(size_t)>& ended) {
+    const auto in_time = [&] { return seconds_since(start) < o_.budget_s; };
+    std::vector<size_t> open(searches.size());
+    std::iota(open.begin(), open.end(), size_t{0});
+    while (!open.empty() && in_time()) {
+      std::vector<Trial> trials;
+      for (const size_t i : open) trials.push_back(searches[i].trial());
+      Trials compiled(trials, target_, o_.threads);
+      std::vector<size_t> left;
+      for (size_t t = 0; t < open.size(); ++t) {
+        const size_t i = open[t];
+        if (in_time()) try_next(compiled, t, searches[i]);
+        if (searches[i].trial().schedules.size() > 1) left.push_back(i);
+        else ended(i);
+      }
+      open = left;
+    }
+    for (const size_t i : open)
+      if (searches[i].found()) ended(i);
+  }
+  void try_next(Trials& compiled, size_t t, Search& search) {
+    if (o_.go_on) o_.go_on();
+    const MeasureLimits limits{.seconds = o_.kernel_s};
+    search.note(o_.level == TuneLevel::max ? compiled.run_apart(t, limits) : compiled.run(t, limits));
+  }
+
+  /// The row of a kernel; empty, where nothing could be compared.
+  std::string row_of(const Search& search, const TunableKernel& k) {
+    const auto row = search.found();
+    if (!row) return "";
+    const bool stays = row->schedule == default_schedule(k);
+    const std::string outcome =
+        stays ? fmt::format("the default stays, at {:.2f} us", row->seconds * 1e6)
+              : fmt::format("{:.2f} us instead of the default's {:.2f} us by '{}'", row->seconds * 1e6,
+                            row->default_seconds * 1e6, row->schedule);
+    log(LogLevel::info, "tuning: {} candidates of kernel {}; {}", row->compared, k.id, outcome);
+    return row->str();
   }
   bool runs_here() const {
     try {
@@ -216,11 +254,27 @@ class Tuning {
 
 }  // namespace
 
+TuneLevel parse_tune_level(std::string_view word) {
+  constexpr std::pair<std::string_view, TuneLevel> kWords[] = {
+      {"off", TuneLevel::off}, {"fast", TuneLevel::fast}, {"max", TuneLevel::max}};
+  for (const auto& [name, level] : kWords)
+    if (name == word) return level;
+  throw Error(ErrorKind::invalid, fmt::format("tuning: got level '{}', expected off, fast or max", word));
+}
+
+TuneOptions tune_options(TuneLevel level) {
+  constexpr double kFastSeconds = 10, kMostSeconds = 3600;
+  const auto asked = static_cast<double>(option_int("KILN_TUNE_BUDGET_S"));
+  const double own = level == TuneLevel::max ? kMostSeconds : kFastSeconds;
+  return {
+      .level = level, .budget_s = asked > 0 ? asked : own, .memory = option_int("KILN_TUNE_MEMORY_MB") << 20};
+}
+
 ScheduleChoices choose_schedules(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                  const CpuTarget& target, DiskCache* cache, const TuneOptions& options,
                                  TuneStats* stats) {
   TuneStats unseen;
-  if (options.level == TuneLevel::off) return {};
+  if (options.level == TuneLevel::off && !options.replay) return {};
   return Tuning(g, layouts, target, cache, options, stats ? *stats : unseen).run();
 }
 

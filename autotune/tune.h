@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autotune/share.h"
+#include "autotune/tuning_file.h"
 #include "codegen/disk_cache.h"
 #include "codegen/tunable.h"
 
@@ -17,13 +18,21 @@ namespace kiln {
 enum class TuneLevel : uint8_t {
   off,    ///< what the rules choose
   known,  ///< what earlier runs found; measures and keeps nothing, and asks no rank
-  fast,   ///< a few candidates per kernel that takes long enough to matter
+  fast,   ///< a few candidates per kernel that takes long enough to matter, all with the bits of the rules'
+          ///< choice
+  /// Many, also such as sum in another order, searched for around each winner. Each kernel is tried in a
+  /// process of its own: a candidate that crashes or hangs costs itself alone.
+  max,
 };
 
 struct TuneOptions {
   TuneLevel level = TuneLevel::off;
-  double budget_s = 10;  ///< for compiling and measuring candidates; kernels beyond it keep their defaults
-  int threads = 1;       ///< that the program will run on
+  double budget_s = 10;   ///< for compiling and measuring candidates; kernels beyond it keep their defaults
+  double kernel_s = 0.5;  ///< about, for the timings of one kernel's trial
+  int64_t memory = int64_t{1} << 30;  ///< bytes that operands of a trial may take; larger kernels have none
+  int threads = 1;                    ///< that the program will run on
+  /// Unless it is null: all that is chosen by. Nothing is measured, and no rank is asked, at any level.
+  std::shared_ptr<const TuningFile> replay;
   /// Ranks that share, as in ShareOptions; alone without a store.
   std::shared_ptr<Store> store;
   int rank = 0, size = 1;
@@ -33,7 +42,14 @@ struct TuneOptions {
   bool all_build = true;
   /// Called before candidates are compiled or measured, unless it is empty; ends tuning by what it throws.
   std::function<void()> go_on;
+  /// Called after each kernel that was measured here, unless it is empty: so many, of so many at most.
+  std::function<void(int done, int all)> progress;
 };
+
+/// "off", "fast" or "max". Throws: invalid, for other words.
+TuneLevel parse_tune_level(std::string_view word);
+/// Options of a level, with the limits that KILN_TUNE_BUDGET_S and KILN_TUNE_MEMORY_MB say.
+TuneOptions tune_options(TuneLevel level);
 
 /// What choosing did.
 struct TuneStats {

@@ -141,8 +141,8 @@ void add_targets(CLI::App& command, std::string& value, const std::string& what)
       take);
 }
 
-void add_tune(CLI::App& command, std::string& value, const std::string& what) {
-  add_choice(command, "--tune", value, {"off", "fast"}, what);
+void add_path(CLI::App& command, const std::string& names, std::string& value, const std::string& what) {
+  command.add_option(names, value, what)->type_name("FILE");
 }
 
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& what) {
@@ -153,6 +153,13 @@ void add_json(CLI::App& command, bool& value) { add_flag(command, "--json", valu
 
 void add_job(CLI::App& command, std::string& value) {
   command.add_option("job", value, "Job file, recorded with KILN_RECORD")->required()->type_name("JOB");
+}
+
+void add_file(CLI::App& command, std::string& value, const std::string& what) {
+  command.add_option("file", value, what)->required()->type_name("FILE");
+}
+void add_files(CLI::App& command, std::vector<std::string>& values, const std::string& what) {
+  command.add_option("file", values, what)->required()->type_name("FILE");
 }
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {

@@ -27,14 +27,17 @@ void add_choice(CLI::App& command, const std::string& names, std::string& value,
                 const std::vector<std::string>& choices, const std::string& what);
 /// --target: CPUs and GPU architectures, with commas between.
 void add_targets(CLI::App& command, std::string& value, const std::string& what);
-/// --tune: whether to speak of a run under KILN_TUNE=fast.
-void add_tune(CLI::App& command, std::string& value, const std::string& what);
+/// The name of a file.
+void add_path(CLI::App& command, const std::string& names, std::string& value, const std::string& what);
 /// A word that takes no value.
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& what);
 /// --json.
 void add_json(CLI::App& command, bool& value);
 /// The job file, which must be given.
 void add_job(CLI::App& command, std::string& value);
+/// A file that must be given, and one or more of them.
+void add_file(CLI::App& command, std::string& value, const std::string& what);
+void add_files(CLI::App& command, std::vector<std::string>& values, const std::string& what);
 
 /// What is wrong with the command line, as one line that ends with where help is.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv);

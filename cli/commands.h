@@ -21,6 +21,8 @@ void add_cache_command(CLI::App& app);
 void add_why_miss_command(CLI::App& cache);
 /// `kiln explain`: what the programs of a job become.
 void add_explain_command(CLI::App& app);
+/// `kiln tuning`: what tuning has found, as files.
+void add_tuning_command(CLI::App& app);
 
 /// `kiln run`: runs `program`, what stands after `--`, as several ranks, and sets `status` to what is to be
 /// the exit status. Both must outlive the parsing.

@@ -28,7 +28,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ExplainOptions {
-  std::string job, target = "host", tune = "off";
+  std::string job, target = "host";
+  TuneArguments tune;
   int program = -1, threads = 0;
   bool measure = false, json = false;
 };
@@ -175,6 +176,7 @@ void explain(const ExplainOptions& o) {
              o.program, count_text(count, "program"));
   Json rows = Json::array();
   DiskCache cache;
+  const JobSchedules schedules(o.tune);
   std::string no_compiler;
   const auto show = [&](const auto& explained, int program) {
     if (o.json) rows.push_back(explained.json());
@@ -186,7 +188,7 @@ void explain(const ExplainOptions& o) {
       const JobProgram& p = job.programs[static_cast<size_t>(i)];
       LowerOptions lower = p.options;
       const int threads = thread_counts(p, o.threads).back();
-      if (o.tune == "fast") lower.schedules = schedules_of(p, t.target, cache, TuneLevel::known, threads);
+      if (o.tune.on()) lower.schedules = schedules.of(p, t.target, cache, false, threads);
       if (const CudaTarget* cuda = cuda_target(t.target)) {
         const CudaExplained explained(p, lower, *cuda, cache);
         no_compiler = explained.no_compiler();
@@ -211,7 +213,7 @@ void add_explain_command(CLI::App& app) {
   add_number(*command, "--program", o->program, 0, INT32_MAX, "Only this one, numbered from 0");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "CPU threads to predict for; 0: the most that a recorded run had");
-  add_tune(*command, o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find");
+  add_tune(*command, o->tune, "For a run under this KILN_TUNE, with what it would find");
   add_flag(*command, "--measure", o->measure, "Predict with the measured limits of this machine's CPU");
   add_json(*command, o->json);
   command->callback([o] { explain(*o); });

@@ -41,6 +41,7 @@ int run(int argc, char** argv) {
   kiln::cli::add_warm_command(app);
   kiln::cli::add_cache_command(app);
   kiln::cli::add_explain_command(app);
+  kiln::cli::add_tuning_command(app);
   try {
     kiln::check_environment();
     app.parse(own, argv);

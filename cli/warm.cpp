@@ -32,7 +32,7 @@ namespace {
 struct WarmOptions {
   std::string job;
   std::string targets = "host";
-  std::string tune = "off";
+  TuneArguments tune;
   int jobs = 0, threads = 0;
   bool json = false;
 };
@@ -77,11 +77,7 @@ class Progress {
     ++done_;
     const std::string what = fmt::format("{} for {}", name, t.place());
     if (terminal_) {
-      constexpr size_t kWidth = 30;
-      const size_t filled = kWidth * done_ / total_;
-      fmt::print(stderr, "\r\033[K[{}{}] {}/{} {}", std::string(filled, '#'),
-                 std::string(kWidth - filled, '.'), done_, total_, what.substr(0, 60));
-      std::fflush(stderr);
+      bar(done_, total_, what);
     } else if (!json_) {
       const std::string kernels = t.error.empty() ? ", " + t.compiled_text() : "";
       fmt::print("[{}/{}] {}: {}{}, {:.2f} s\n", done_, total_, what, t.status(), kernels,
@@ -89,18 +85,34 @@ class Progress {
       std::fflush(stdout);
     }
   }
+  /// While schedules are measured, which is before anything is compiled.
+  void tuned(const std::string& name, const Task& t, int done, int all) {
+    const std::lock_guard lock(mutex_);
+    tuned_ = done;
+    const std::string what = fmt::format("kernels of {} for {} tuned", name, t.place());
+    if (terminal_) bar(static_cast<size_t>(done), static_cast<size_t>(all), what);
+  }
   void interrupted() {
     const std::lock_guard lock(mutex_);
     clear();
-    fmt::print(stderr, "kiln: warm: interrupted; {} of {} are done and kept\n", done_, total_);
+    const std::string tuned = tuned_ > 0 ? fmt::format(", and {} tuned", count_text(tuned_, "kernel")) : "";
+    fmt::print(stderr, "kiln: warm: interrupted; {} of {} are done and kept{}\n", done_, total_, tuned);
   }
 
  private:
+  static void bar(size_t done, size_t total, const std::string& what) {
+    constexpr size_t kWidth = 30;
+    const size_t filled = kWidth * done / total;
+    fmt::print(stderr, "\r\033[K[{}{}] {}/{} {}", std::string(filled, '#'), std::string(kWidth - filled, '.'),
+               done, total, what.substr(0, 60));
+    std::fflush(stderr);
+  }
   void clear() const {
     if (terminal_) fmt::print(stderr, "\r\033[K");
   }
   std::mutex mutex_;
   size_t done_ = 0;
+  int tuned_ = 0;
   const size_t total_;
   const bool json_, terminal_;
 };
@@ -132,15 +144,15 @@ class Warm {
       : options_(o),
         targets_(parse_targets(o.targets)),
         job_(read_job(o.job)),
-        jobs_(o.jobs > 0 ? o.jobs : default_threads()) {
-    const bool tune = o.tune == "fast";
+        jobs_(o.jobs > 0 ? o.jobs : default_threads()),
+        schedules_(o.tune) {
+    const bool tune = o.tune.on();
     KILN_CHECK(tune || o.threads == 0, invalid,
-               "warm: --threads is the number to tune for; got {} without --tune fast", o.threads);
+               "warm: --threads is the number to tune for; got {} without --tune or --tuning", o.threads);
     for (const NamedTarget& t : targets_) {
       const auto* cpu = std::get_if<CpuTarget>(&t.target);
-      KILN_CHECK(!tune || cpu, invalid, "warm: --tune fast measures on the CPU that runs; got --target {}",
-                 t.name);
-      if (tune) check_runs_here(*cpu);  // to measure is to run
+      KILN_CHECK(!tune || cpu, invalid, "warm: --tune and --tuning are for CPUs; got --target {}", t.name);
+      if (measures()) check_runs_here(*cpu);  // to measure is to run
       for (size_t i = 0; i < job_.programs.size(); ++i) {
         const JobProgram& p = job_.programs[i];
         for (const int threads : tune ? thread_counts(p, o.threads) : std::vector{0})
@@ -158,7 +170,7 @@ class Warm {
       Progress progress(tasks_.size(), options_.json);
       const Interrupt interrupt(progress);
       for (Task& t : tasks_)
-        if (t.threads) choose(t);
+        if (t.threads) choose(t, progress);
       std::vector<std::jthread> team;
       for (size_t i = 0; i < workers(); ++i) team.emplace_back([&] { work(progress); });
     }
@@ -168,6 +180,7 @@ class Warm {
   }
 
  private:
+  bool measures() const { return options_.tune.level != "off" && options_.tune.file.empty(); }
   const JobProgram& program(const Task& t) const { return job_.programs[t.program]; }
   int64_t count(std::string_view status) const {
     return std::count_if(tasks_.begin(), tasks_.end(),
@@ -180,10 +193,11 @@ class Warm {
   }
 
   /// Measures alone: other work would blur the times.
-  void choose(Task& t) {
+  void choose(Task& t, Progress& progress) {
+    const auto show = [&](int done, int all) { progress.tuned(program(t).name, t, done, all); };
     try {
       t.options.schedules =
-          schedules_of(program(t), t.target->target, cache_, TuneLevel::fast, t.threads, &t.tune);
+          schedules_.of(program(t), t.target->target, cache_, measures(), t.threads, &t.tune, show);
     } catch (const std::exception& e) {
       t.error = e.what();
     }
@@ -234,7 +248,7 @@ class Warm {
       tuned += t.tune.tuned;
       found += t.tune.found;
     }
-    if (options_.tune == "fast") fmt::print("{} tuned, {} known\n", count_text(tuned, "kernel"), found);
+    if (options_.tune.on()) fmt::print("{} tuned, {} known\n", count_text(tuned, "kernel"), found);
     std::string compiled = count_text(kernels, "kernel");
     if (sources > 0) compiled = (kernels > 0 ? compiled + " and " : "") + count_text(sources, "CUDA source");
     fmt::print("{} for {}: {} compiled, {} from the cache, {} failed; {} compiled, {} to load, {:.2f} s\n",
@@ -286,6 +300,7 @@ class Warm {
   std::vector<NamedTarget> targets_;
   Job job_;
   int jobs_;
+  JobSchedules schedules_;
   DiskCache cache_;
   std::vector<Task> tasks_;
   std::atomic<size_t> next_{0};
@@ -300,7 +315,7 @@ void add_warm_command(CLI::App& app) {
   add_job(*command, o->job);
   add_targets(*command, o->targets,
               "What to compile for, of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, ...");
-  add_tune(*command, o->tune, "fast: measure schedules first, as KILN_TUNE=fast does in a run");
+  add_tune(*command, o->tune, "Measure schedules first, as this KILN_TUNE does in a run");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "Threads to tune for; 0: each number that a recorded run had");
   add_number(*command, "-j,--jobs", o->jobs, 0, 1024, "Programs compiled at once; 0: one per CPU");

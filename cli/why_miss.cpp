@@ -140,10 +140,10 @@ Answer look(const DiskCache& cache, const std::vector<Found>& there, const Progr
 
 /// Looks for the rows of tuning; without them all a run that tunes measures first. Returns the schedules
 /// that are known.
-ScheduleChoices look_for_rows(DiskCache& cache, const std::set<int>& tuned, const JobProgram& p,
-                              const Target& target, int threads, Answer& a) {
+ScheduleChoices look_for_rows(const JobSchedules& schedules, DiskCache& cache, const std::set<int>& tuned,
+                              const JobProgram& p, const Target& target, int threads, Answer& a) {
   const auto known = [&](int count, TuneStats& stats) {
-    return schedules_of(p, target, cache, TuneLevel::known, count, &stats);
+    return schedules.of(p, target, cache, false, count, &stats);
   };
   TuneStats here;
   ScheduleChoices out = known(threads, here);
@@ -165,16 +165,19 @@ ScheduleChoices look_for_rows(DiskCache& cache, const std::set<int>& tuned, cons
 }
 
 struct WhyMissOptions {
-  std::string job, target = "host", tune = "off";
+  std::string job, target = "host";
+  TuneArguments tune;
   int threads = 0;
   bool json = false;
 };
 
 void why_miss(const WhyMissOptions& o) {
-  const bool tune = o.tune == "fast";
-  KILN_CHECK(tune || o.threads == 0, invalid,
-             "cache why-miss: --threads is the number that a run tunes for; got {} without --tune fast",
-             o.threads);
+  const bool tune = o.tune.on();
+  KILN_CHECK(
+      tune || o.threads == 0, invalid,
+      "cache why-miss: --threads is the number that a run tunes for; got {} without --tune or --tuning",
+      o.threads);
+  const JobSchedules schedules(o.tune);
   const std::vector<NamedTarget> targets = parse_targets(o.target);
   const Job job = read_job(o.job);
   DiskCache cache;
@@ -185,7 +188,7 @@ void why_miss(const WhyMissOptions& o) {
   const auto answer = [&](const NamedTarget& t, const JobProgram& p, int threads) {
     LowerOptions lower = p.options;
     Answer a;
-    if (tune) lower.schedules = look_for_rows(cache, tuned, p, t.target, threads, a);
+    if (tune) lower.schedules = look_for_rows(schedules, cache, tuned, p, t.target, threads, a);
     if (a.why.empty())
       a = look(cache, there, program_key(p.graph, p.layouts, t.target, lower, cuda_target(t.target)));
     hits += a.hit;
@@ -216,7 +219,7 @@ void add_why_miss_command(CLI::App& cache) {
   add_job(*command, o->job);
   add_targets(*command, o->target,
               "What was compiled for, of host, x86-64-v3, x86-64-v4, aarch64, sm_80, sm_90a, ...");
-  add_tune(*command, o->tune, "fast: for a run under KILN_TUNE=fast, with what it would find");
+  add_tune(*command, o->tune, "For a run under this KILN_TUNE, with what it would find");
   add_number(*command, "--threads", o->threads, 0, ThreadPool::kMaxThreads,
              "Threads of such a run; 0: each number that a recorded run had");
   add_json(*command, o->json);

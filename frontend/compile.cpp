@@ -10,6 +10,27 @@
 
 namespace kiln::detail {
 
+namespace {
+
+TuneOptions tuning_of(const CompileOptions& o, Loc loc) {
+  KILN_CHECK(o.tune_budget_s >= 0 && o.tune_memory >= 0, invalid,
+             "compile ({}): tune_budget_s is {} and tune_memory {}, expected at least 0", loc.str(),
+             o.tune_budget_s, o.tune_memory);
+  constexpr std::pair<Tune, TuneLevel> kLevels[] = {
+      {Tune::off, TuneLevel::off}, {Tune::fast, TuneLevel::fast}, {Tune::max, TuneLevel::max}};
+  TuneLevel level = parse_tune_level(option("KILN_TUNE"));
+  for (const auto& [asked, known] : kLevels)
+    if (asked == o.tune) level = known;
+  TuneOptions tune = tune_options(level);
+  if (o.tune_budget_s > 0) tune.budget_s = o.tune_budget_s;
+  if (o.tune_memory > 0) tune.memory = o.tune_memory;
+  const std::string file = o.tuning.empty() ? option("KILN_TUNING") : o.tuning;
+  if (!file.empty()) tune.replay = std::make_shared<TuningFile>(TuningFile::read(file));
+  return tune;
+}
+
+}  // namespace
+
 std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   KILN_CHECK(o.threads >= 0, invalid, "compile ({}): threads is {}, expected at least 0", loc.str(),
              o.threads);
@@ -29,9 +50,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.frozen = o.frozen;
   s.split = o.split;
   if (o.mode == Mode::reduce_overhead) s.graphed = std::make_shared<GraphedPrograms>();
-  const bool fast = o.tune == Tune::by_switch ? option("KILN_TUNE") == "fast" : o.tune == Tune::fast;
-  s.tune.level = fast ? TuneLevel::fast : TuneLevel::off;
-  s.tune.budget_s = static_cast<double>(option_int("KILN_TUNE_BUDGET_S"));
+  s.tune = tuning_of(o, loc);
   if (o.profile) s.profiler = std::make_shared<Profiler>();
   s.loc = loc;
   return trie;

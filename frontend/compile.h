@@ -29,7 +29,10 @@ enum class Backend : uint8_t {
 enum class Tune : uint8_t {
   by_switch,  ///< as KILN_TUNE says
   off,        ///< a cost model chooses
-  fast,       ///< a few candidates of each kernel are measured, for at most KILN_TUNE_BUDGET_S
+  /// A few candidates of each kernel are measured, all with the bits that the cost model's choice has.
+  fast,
+  /// Many are, in processes of their own, and also such as sum in another order.
+  max,
 };
 
 /// How much is done to keep the host out of the way.
@@ -63,6 +66,11 @@ struct CompileOptions {
   /// callable that runs inside another compiled one is part of that.
   std::optional<SplitOptions> split;
   Tune tune = Tune::by_switch;
+  double tune_budget_s = 0;  ///< seconds that a build may measure for; 0: as KILN_TUNE_BUDGET_S says
+  int64_t tune_memory = 0;   ///< bytes that trying a kernel may take; 0: as KILN_TUNE_MEMORY_MB says
+  /// A tuning file (`kiln tuning export`): schedules come from it alone, and nothing is measured. On the same
+  /// CPU type it gives the same plans, and the same bits. Empty: as KILN_TUNING says.
+  std::string tuning;
 };
 
 /// One build: a trace that was recorded, and compiled or found in the cache.

@@ -151,8 +151,8 @@ template <class V> KN_FN V select(Mask<width<V>> m, V a, Same<V> b) {
 template <int W> KN_FN Mask<W> select(Mask<W> m, Mask<W> a, Mask<W> b) { return (m & a) | (!m & b); }
 
 namespace detail {
-/// f32/f64 cut towards zero. NaN and what T does not hold are T's lowest, as x86 and the interpreter have it; a
-/// cast alone would leave them to the compiler.
+/// f32/f64 cut towards zero. NaN and what T does not hold are T's lowest, as x86 and the interpreter have it:
+/// a cast alone would leave them to the compiler.
 template <class T, class V> KN_FN Like<V, T> to_integer(V v) {
   constexpr T lowest = T(T(1) << (8 * sizeof(T) - 1));
   constexpr Elem<V> low = Elem<V>(lowest);
@@ -161,7 +161,7 @@ template <class T, class V> KN_FN Like<V, T> to_integer(V v) {
 }
 }  // namespace detail
 
-/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what x86 gives (as in PyTorch).
+/// Numbers to numbers as a C++ cast does; f32/f64 out of an integer's range is what x86 gives (PyTorch).
 template <class T, class V> KN_FN Like<V, T> convert(V v) {
   if constexpr (detail::same<Elem<V>, T>) return v;
   // By way of i32, so that a negative float wraps into u8 as in PyTorch instead of being undefined.

@@ -54,11 +54,16 @@ constexpr OptionDef kOptions[] = {
      "where the tests that can run on both make their tensors; with graphs golden tests record CUDA graphs"},
     {"KILN_TRACE", "path", "",
      "write what compiled calls do when to <path>.<process id>.json, for ui.perfetto.dev (adds barriers)"},
-    {"KILN_TUNE", "choice:off|fast", "off",
-     "fast measures a few candidates of each kernel before choosing, and keeps what it finds in the disk "
-     "cache"},
-    {"KILN_TUNE_BUDGET_S", "int", "10",
-     "seconds that one build may measure for; other kernels keep defaults"},
+    {"KILN_TUNE", "choice:off|fast|max", "off",
+     "fast measures a few schedules of each kernel before choosing, and changes no bit of any result; max "
+     "searches among many; what they find is kept in the disk cache"},
+    {"KILN_TUNE_BUDGET_S", "int", "0",
+     "seconds that one build may measure for, other kernels keep defaults; 0 is 10 with fast and 3600 with "
+     "max"},
+    {"KILN_TUNE_MEMORY_MB", "int", "1024",
+     "memory that trying a kernel may take; larger ones keep their defaults"},
+    {"KILN_TUNING", "path", "",
+     "a tuning file (kiln tuning export): schedules come from it alone, and nothing is measured"},
     {"KILN_UPDATE_GOLDEN", "flag", "0", "tests rewrite the expected text of passes"},
     {"KILN_VERIFY", "flag", "0", "verify each graph, and that its text reads back, after every pass (tests)"},
 };

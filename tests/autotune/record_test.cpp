@@ -24,12 +24,12 @@ struct TuneRecordTest : ::testing::Test {
   const std::string folder =
       (fs::temp_directory_path() / ("kiln_record_test." + std::to_string(getpid()))).string();
   DiskCache cache{folder, 1 << 20};
-  const std::string row = TuneRow{"rows width=8 accumulators=4; rows=12", 1e-5, 2e-5, 7}.str();
+  const std::string row = TuneRow{"rows width=8 accumulators=4; rows=12", 1e-5, 2e-5, 7, true}.str();
 };
 
 TEST_F(TuneRecordTest, RowText) {
   EXPECT_EQ(row, R"({"schedule":"rows width=8 accumulators=4; rows=12",)"
-                 R"("seconds":1e-05,"default_seconds":2e-05,"compared":7})");
+                 R"("seconds":1e-05,"default_seconds":2e-05,"compared":7,"wide":true})");
   const auto back = TuneRow::parse(row);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->str(), row);
@@ -50,6 +50,11 @@ TEST_F(TuneRecordTest, FreePartByThreadsNumericPartWithout) {
   EXPECT_FALSE(two.row(kernel("kernel b\n")));
   two.store(k, "nonsense");
   EXPECT_EQ(two.row(k), row);
+  // A narrow search settles nothing: it has the rules' numeric part.
+  const TunableKernel other = kernel("kernel c\n");
+  two.store(other, TuneRow{"rows width=0 accumulators=0; rows=12", 1e-5, 2e-5, 7, false}.str());
+  EXPECT_TRUE(two.row(other));
+  EXPECT_FALSE(two.numeric(other));
 }
 
 TEST_F(TuneRecordTest, Programs) {

@@ -96,6 +96,38 @@ TEST(Trials, WrongResultsAreLeftOut) {
   EXPECT_GE(rows, 1);
 }
 
+#if !defined(__SANITIZE_THREAD__)  // TSan forbids new threads in the child of a threaded process
+/// A kernel that ends the process that runs it, and one that never ends.
+LoweredProgram sabotaged(LoweredProgram p, const std::string& how) {
+  KernelSource& k = p.kernels.front();
+  k.text = fmt::format("extern \"C\" void {}(void* const*, const long* dims, long, long, void*) {{ {} }}\n",
+                       k.symbols[0], how);
+  return p;
+}
+
+// costs itself alone.
+TEST(Trials, ACandidateThatCrashesOrHangsApartIsLeftOutAlone) {
+  const std::vector<TunableKernel> kernels = tunable_kernels(parse_graph(testing::kDeep), {}, host_target());
+  const TunableKernel& k = kernels.at(0);
+  const std::vector<std::string> schedules = candidate_schedules(k);
+  ASSERT_GE(schedules.size(), 4u);
+  for (const char* how : {"__builtin_trap();", "for (volatile long forever = 1; forever;) {}"}) {
+    for (const size_t bad : {size_t{1}, schedules.size() - 1}) {
+      size_t n = 0;  // candidates are made in order
+      const auto lower = [&](const TunableKernel& good, const std::string& s, const CpuTarget& t) {
+        LoweredProgram p = lower_alone(good, s, t);
+        return n++ == bad ? sabotaged(std::move(p), how) : p;
+      };
+      Trials compiled({{&k, schedules}}, host_target(), 2, lower);
+      const TrialResult r = compiled.run_apart(0, kShort, Seconds(2));
+      EXPECT_EQ(r.compared, static_cast<int>(schedules.size()) - 1);
+      EXPECT_NE(r.winner, static_cast<int>(bad));
+      EXPECT_GT(r.seconds, 0);
+    }
+  }
+}
+#endif
+
 TEST(Trials, WithoutAGoodCandidateTheDefaultStays) {
   const std::vector<TunableKernel> kernels = tunable_kernels(parse_graph(testing::kDeep), {}, host_target());
   Trials none({{&kernels.at(0), {"nonsense", default_schedule(kernels[0])}}}, host_target(), 1);

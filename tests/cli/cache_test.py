@@ -206,7 +206,7 @@ class WhyMiss(tools.WithFolder):
         self.assertIn("\n3 of 3 programs would be found\n", self.good(*look, "--threads", "2"))
         status, _, err = self.kiln("cache", "why-miss", job, "--threads", "2")
         self.assertEqual((status, err), (2, "kiln: cache why-miss: --threads is the number that a run tunes "
-                                            "for; got 2 without --tune fast\n"))
+                                            "for; got 2 without --tune or --tuning\n"))
 
     def test_damage_and_emptiness(self):
         for entry in self.files():

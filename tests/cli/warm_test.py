@@ -136,8 +136,8 @@ class Warm(tools.WithFolder):
         self.assertRegex(self.good("cache", "why-miss", job, "--target", "sm_90a"), r"3 of 3 programs would ")
         status, _, err = tools.run(tools.KILN, "warm", job, "--target", "sm_80", "--tune", "fast",
                                    KILN_CACHE_DIR=self.cache)
-        self.assertEqual((status, err), (2, "kiln: warm: --tune fast measures on the CPU that runs; got "
-                                            "--target sm_80\n"))
+        self.assertEqual((status, err),
+                         (2, "kiln: warm: --tune and --tuning are for CPUs; got --target sm_80\n"))
 
     def test_then_a_simulated_gpu_finds_the_plans(self):
         job, _ = self.record()
@@ -234,8 +234,8 @@ class Mistakes(tools.WithFolder):
     def test_a_program_that_is_not_there(self):
         job, _ = self.record()
         self.fails(2, f"explain: {job} has no program 3; got 3 programs", "explain", job, "--program", "3")
-        self.fails(2, "warm: --threads is the number to tune for; got 2 without --tune fast", "warm", job,
-                   "--threads", "2")
+        self.fails(2, "warm: --threads is the number to tune for; got 2 without --tune or --tuning", "warm",
+                   job, "--threads", "2")
 
     def test_a_warm_that_stores_nothing_has_failed(self):
         job, _ = self.record()

@@ -175,7 +175,7 @@ TEST(Program, WhatReadsAProductWithinBoundsIsNoEpilogue) {
 })");
 }
 
-// A compiler may make anything of a constant that an integer does not hold; the interpreter's machine does not.
+// A compiler may make anything of a constant that no integer holds; the interpreter's machine does not.
 TEST(Program, ConstantsThatNoIntegerHoldsAreWhatTheMachineGives) {
   for (const char* value : {"nan", "inf", "-inf", "1e+30"})
     for (const char* to : {"i64", "i32", "u8"})
