@@ -33,6 +33,7 @@ Cursor::Cursor(Trie& trie)
       at_(&trie.root) {
   state().cursor = state().open = this;
   handles_.reserve(trie.handles_hint.load(std::memory_order_relaxed));
+  slot_impls_.reserve(trie.slots_hint.load(std::memory_order_relaxed));
 }
 
 void Cursor::leave() {

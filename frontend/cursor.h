@@ -39,7 +39,8 @@ struct Trie {
   std::vector<std::shared_ptr<Communicator>> communicators;  ///< by place; guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
-  std::atomic<size_t> handles_hint{0};  ///< handles of the last call that ended
+  std::atomic<size_t> handles_hint{0};  ///< handles of the last call that ended, and
+  std::atomic<size_t> slots_hint{0};    ///< slots
 };
 
 /// Metadata of a new contiguous handle.
@@ -188,14 +189,15 @@ class Cursor {
   void tell_failed();
 
   // finish.cpp: running.
+  /// What the checks of a stage have found; null where it has none.
+  using Answers = std::shared_ptr<std::vector<int64_t>>;
   std::vector<Slot> live_slots() const;
   Event* match_run(EventKind kind, const std::vector<Slot>& live, Slot read) const;
   Event& record_run(EventKind kind, const std::vector<Slot>& live, Slot read, SourceLoc loc);
-  std::vector<DeviceTensor> stage_inputs(const Stage& stage);
+  void put_inputs(const Stage& stage, std::vector<DeviceTensor>& inputs);
+  Answers put_outputs(const Stage& stage, std::vector<DeviceTensor>& outputs);
   ImplPtr carried_memory(const Stage& stage, const StageOutput& o) const;
   void run_stage(Event& e);
-  /// What the checks of a stage have found; null where it has none.
-  using Answers = std::shared_ptr<std::vector<int64_t>>;
   void run_program(const std::shared_ptr<Stage>& stage, std::span<const DeviceTensor> inputs,
                    std::span<const DeviceTensor> outputs, const Answers& worst);
   std::function<void(bool late)> check_of(const std::shared_ptr<Stage>& stage, const Answers& worst) const;

@@ -116,7 +116,19 @@ DeviceTensor make_device_tensor(Device device, DType dtype, Sizes shape) {
   return {std::move(t.ref), std::move(t.storage), device};
 }
 
-DeviceTensor memory_of(const TensorImpl& t) { return {t.device_ref(), t.storage, t.device}; }
+DeviceTensor memory_of(const TensorImpl& t) {
+  DeviceTensor out;
+  memory_of(t, out);
+  return out;
+}
+void memory_of(const TensorImpl& t, DeviceTensor& out) {
+  out.ref.dtype = t.dtype;
+  out.ref.data = t.device_data();
+  out.ref.shape = t.shape;
+  out.ref.strides = t.strides;
+  out.storage = t.storage;
+  out.device = t.device;
+}
 
 ImplPtr upload(const HostTensor& t, Device device) {
   const Span span = span_of(t.ref);
@@ -171,11 +183,16 @@ ImplPtr transferred(const TensorImpl& t, Device device) {
 bool is_number(const TensorImpl& t) { return t.shape.empty() && !t.device.is_cuda(); }
 
 DeviceTensor memory_on(Device device, const TensorImpl& t, const std::string& what) {
-  if (t.device == device) return memory_of(t);
+  DeviceTensor out;
+  memory_on(device, t, what, out);
+  return out;
+}
+void memory_on(Device device, const TensorImpl& t, const std::string& what, DeviceTensor& out) {
+  if (t.device == device) return memory_of(t, out);
   KILN_CHECK(is_number(t), unsupported,
              "{}: runs on {} and needs {}, which is on {} (move it there before, with .to())", what,
              device.str(), describe(t), t.device.str());
-  return memory_of(*upload(host_of(t), device));
+  memory_of(*upload(host_of(t), device), out);
 }
 
 }  // namespace kiln::detail

@@ -34,8 +34,9 @@ void hold(Storage& s);
 /// Before a write to tensors of that memory that the user has asked for.
 void let_write(Storage& s);
 
-/// The memory of `t`.
+/// The memory of `t`. The other writes over one of before, whose vectors it takes over.
 DeviceTensor memory_of(const TensorImpl& t);
+void memory_of(const TensorImpl& t, DeviceTensor& out);
 /// Fresh memory on `device` that holds the elements of `t` with its strides.
 ImplPtr upload(const HostTensor& t, Device device);
 
@@ -56,5 +57,6 @@ bool is_number(const TensorImpl& t);
 /// The memory of `t` for something that runs on `device`: its own, or a copy if it is a number.
 /// Throws: unsupported, when it lies elsewhere; `what` names the op and its line.
 DeviceTensor memory_on(Device device, const TensorImpl& t, const std::string& what);
+void memory_on(Device device, const TensorImpl& t, const std::string& what, DeviceTensor& out);
 
 }  // namespace kiln::detail

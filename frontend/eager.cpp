@@ -70,10 +70,11 @@ void link_view(TensorImpl& view, const ImplPtr& source, Op o, const Attrs& attrs
 
 Type TensorImpl::type() const { return {dtype, Shape(shape.begin(), shape.end())}; }
 
-TensorRef TensorImpl::device_ref() const {
+void* TensorImpl::device_data() const {
   KILN_ASSERT(storage, "no memory behind {}", describe(*this));
-  return {dtype, storage->data + offset * static_cast<int64_t>(dtype_size(dtype)), shape, strides};
+  return storage->data + offset * static_cast<int64_t>(dtype_size(dtype));
 }
+TensorRef TensorImpl::device_ref() const { return {dtype, device_data(), shape, strides}; }
 
 TensorRef TensorImpl::ref() const {
   KILN_ASSERT(!device.is_cuda(), "the host reads the memory of {}", describe(*this));

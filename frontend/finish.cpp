@@ -310,23 +310,22 @@ void Cursor::run_program(const std::shared_ptr<Stage>& to_run, std::span<const D
   draws_ = 0;
 }
 
-std::vector<DeviceTensor> Cursor::stage_inputs(const Stage& stage) {
-  std::vector<DeviceTensor> inputs;
-  inputs.reserve(stage.inputs.size());
-  for (const StageInput& in : stage.inputs) {
+void Cursor::put_inputs(const Stage& stage, std::vector<DeviceTensor>& inputs) {
+  inputs.resize(stage.inputs.size());
+  for (size_t n = 0; n < inputs.size(); ++n) {
+    const StageInput& in = stage.inputs[n];
     const auto i = static_cast<size_t>(in.index);
     switch (in.from) {
       case StageInput::From::external:
-        inputs.push_back(memory_on(stage.device, *externals_[i], trie_.options.name));
+        memory_on(stage.device, *externals_[i], trie_.options.name, inputs[n]);
         break;
       case StageInput::From::carried:
-        inputs.push_back(memory_on(stage.device, *carried_[i], trie_.options.name));
+        memory_on(stage.device, *carried_[i], trie_.options.name, inputs[n]);
         break;
-      case StageInput::From::scalar: inputs.push_back({{DType::f64, &scalars_[i], {}, {}}, nullptr}); break;
+      case StageInput::From::scalar: inputs[n] = {{DType::f64, &scalars_[i], {}, {}}, nullptr}; break;
       case StageInput::From::gradient: KILN_ASSERT(false, "a stage of a call has no gradient inputs");
     }
   }
-  return inputs;
 }
 
 /// Memory of a carried buffer: that of its handle's former value, if that is free.
@@ -345,31 +344,39 @@ ImplPtr Cursor::carried_memory(const Stage& stage, const StageOutput& o) const {
   return c;
 }
 
-void Cursor::run_stage(Event& e) try {
-  Stage& stage = *e.stage;
-  const std::vector<DeviceTensor> inputs = stage_inputs(stage);
-  std::vector<DeviceTensor> outputs;
-  outputs.reserve(stage.outputs.size());
+/// Returns where the checks of the stage answer.
+Cursor::Answers Cursor::put_outputs(const Stage& stage, std::vector<DeviceTensor>& outputs) {
   Answers worst;
   if (!stage.checks.empty())
     worst = std::make_shared<std::vector<int64_t>>(stage.checks.size(), kNothingWrong);
-  for (const StageOutput& o : stage.outputs) {
+  outputs.resize(stage.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const StageOutput& o = stage.outputs[i];
     if (o.check >= 0) {
-      outputs.push_back({{DType::i64, &(*worst)[static_cast<size_t>(o.check)], {}, {}}, nullptr});
-      continue;
-    }
-    if (o.external >= 0) {
+      outputs[i] = {{DType::i64, &(*worst)[static_cast<size_t>(o.check)], {}, {}}, nullptr};
+    } else if (o.external >= 0) {
       const TensorImpl& x = *externals_[static_cast<size_t>(o.external)];
       let_write(*x.storage);
-      outputs.push_back(o.staged ? make_device_tensor(x.device, x.dtype, x.shape) : memory_of(x));
-      continue;
+      if (o.staged) outputs[i] = make_device_tensor(x.device, x.dtype, x.shape);
+      else memory_of(x, outputs[i]);
+    } else {
+      carried_.resize(std::max(carried_.size(), static_cast<size_t>(o.carried) + 1));
+      ImplPtr& c = carried_[static_cast<size_t>(o.carried)];
+      c = carried_memory(stage, o);
+      memory_of(*c, outputs[i]);
     }
-    carried_.resize(std::max(carried_.size(), static_cast<size_t>(o.carried) + 1));
-    ImplPtr& c = carried_[static_cast<size_t>(o.carried)];
-    c = carried_memory(stage, o);
-    outputs.push_back(memory_of(*c));
   }
-  run_program(e.stage, inputs, outputs, worst);
+  return worst;
+}
+
+void Cursor::run_stage(Event& e) try {
+  Stage& stage = *e.stage;
+  std::unique_ptr<StageMemory> memory = stage.memory.take();
+  if (!memory) memory = std::make_unique<StageMemory>();
+  std::vector<DeviceTensor>& outputs = memory->outputs;
+  put_inputs(stage, memory->inputs);
+  const Answers worst = put_outputs(stage, outputs);
+  run_program(e.stage, memory->inputs, outputs, worst);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const StageOutput& o = stage.outputs[i];
     if (o.external < 0) continue;
@@ -377,6 +384,9 @@ void Cursor::run_stage(Event& e) try {
     if (o.staged) copy_elements(outputs[i], memory_of(x));
     ++x.storage->version;
   }
+  for (auto* tensors : {&memory->inputs, &outputs})
+    for (DeviceTensor& t : *tensors) t.storage.reset();  // nothing is kept alive by it
+  stage.memory.give(std::move(memory));
   for (const LiveMemory& m : stage.live) {
     const ImplPtr h = impl_of(m.slot);
     h->storage = m.external >= 0 ? externals_[static_cast<size_t>(m.external)]->storage
@@ -529,6 +539,7 @@ void Cursor::finish() {
   run_stage(*e);
   attach_boundaries(*e->stage);
   trie_.handles_hint.store(handles_.size(), std::memory_order_relaxed);
+  trie_.slots_hint.store(slot_impls_.size(), std::memory_order_relaxed);
   for (const Followed& f : handles_) {
     const ImplPtr& h = handle_of(f);
     h->cursor = nullptr;

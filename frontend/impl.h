@@ -168,6 +168,8 @@ struct TensorImpl {
   TensorRef ref() const;
   /// The same with addresses of the tensor's device, for programs that run there.
   TensorRef device_ref() const;
+  /// Where its elements begin.
+  void* device_data() const;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 // comes from the cursor at every run.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,6 +81,21 @@ class Program {
 std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> input_strides,
                                        const StageOptions& options, BuildRecord& record);
 
+/// At most one T that nobody uses just now. Threads: any.
+template <typename T>
+class Spare {
+ public:
+  Spare() = default;
+  Spare(const Spare&) = delete;
+  Spare& operator=(const Spare&) = delete;
+  ~Spare() { take(); }
+  std::unique_ptr<T> take() { return std::unique_ptr<T>(kept_.exchange(nullptr)); }
+  void give(std::unique_ptr<T> t) { delete kept_.exchange(t.release()); }
+
+ private:
+  std::atomic<T*> kept_{nullptr};
+};
+
 /// Memory of a live slot after the stage ran: that of an external or of a carried buffer.
 struct LiveMemory {
   Slot slot = kAbsent;
@@ -95,6 +111,11 @@ struct LiveView {
 class OuterBackward;
 struct StageSplit;
 
+/// Memory that a stage runs on. Kept from run to run: what it costs is the vectors of shapes in it.
+struct StageMemory {
+  std::vector<DeviceTensor> inputs, outputs;
+};
+
 struct Stage {
   std::vector<StageInput> inputs;
   std::vector<StageOutput> outputs;
@@ -107,6 +128,7 @@ struct Stage {
   std::shared_ptr<const StageSplit> split;  ///< with CompileOptions::split
   std::vector<Slot> consumed;               ///< live results whose history a backward has used up
   std::shared_ptr<OuterBackward> backward;  ///< at the end of a call, when live results can be differentiated
+  Spare<StageMemory> memory;
 };
 
 /// The subgraph of `r.graph` that computes `wanted`, starting from externals, scalars and exported values.

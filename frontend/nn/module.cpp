@@ -154,25 +154,34 @@ std::vector<Tensor> Module::call_many(std::vector<Tensor> inputs, Loc loc, const
   return call(std::move(inputs), loc, run);
 }
 
-template <typename F>
+template <bool kNamed, typename F>
 void Module::visit(const std::string& prefix, F&& f) const {
   f(prefix, *this);
-  for (const auto& [name, m] : modules_) m->visit(join(prefix, name), f);
+  for (const auto& [name, m] : modules_) m->template visit<kNamed>(kNamed ? join(prefix, name) : prefix, f);
+}
+
+template <bool kNamed, typename F>
+void Module::for_each_parameter(bool recurse, F&& f) const {
+  std::set<const void*> seen;
+  visit<kNamed>("", [&](const std::string& prefix, const Module& m) {
+    if (!recurse && &m != this) return;
+    for (const auto& [name, t] : m.parameters_)
+      if (t->defined() && seen.insert(t->impl().get()).second) f(prefix, name, *t);
+  });
 }
 
 NamedTensors Module::named_parameters(bool recurse) const {
   NamedTensors out;
-  std::set<const void*> seen;
-  visit("", [&](const std::string& prefix, const Module& m) {
-    if (!recurse && &m != this) return;
-    for (const auto& [name, t] : m.parameters_)
-      if (t->defined() && seen.insert(t->impl().get()).second) out.emplace_back(join(prefix, name), *t);
+  for_each_parameter<true>(recurse, [&](const std::string& prefix, const std::string& name, const Tensor& t) {
+    out.emplace_back(join(prefix, name), t);
   });
   return out;
 }
 
 std::vector<Tensor> Module::parameters(bool recurse) const {
-  return without_names(named_parameters(recurse));
+  std::vector<Tensor> out;
+  for_each_parameter<false>(recurse, [&](auto&, auto&, const Tensor& t) { out.push_back(t); });
+  return out;
 }
 std::vector<Tensor> Module::buffers(bool recurse) const { return without_names(named_buffers(recurse)); }
 

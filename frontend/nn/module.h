@@ -121,8 +121,12 @@ class Module {
   };
   template <typename F>
   auto call(std::vector<Tensor> inputs, Loc loc, F&& run);
-  template <typename F>
+  /// Calls f(path, module) for this and all below; without kNamed every path is `prefix`.
+  template <bool kNamed = true, typename F>
   void visit(const std::string& prefix, F&& f) const;
+  /// Calls f(path of its module, name, tensor) for each parameter, each once.
+  template <bool kNamed, typename F>
+  void for_each_parameter(bool recurse, F&& f) const;
 
   std::string name_, path_;  ///< last element, and dotted from the root
   bool training_ = true;
