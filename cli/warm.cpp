@@ -250,7 +250,10 @@ class Warm {
     }
     if (options_.tune.on()) fmt::print("{} tuned, {} known\n", count_text(tuned, "kernel"), found);
     std::string compiled = count_text(kernels, "kernel");
-    if (sources > 0) compiled = (kernels > 0 ? compiled + " and " : "") + count_text(sources, "CUDA source");
+    const bool all_cuda =
+        std::all_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.is_cuda(); });
+    if (sources > 0 || all_cuda)
+      compiled = (kernels > 0 ? compiled + " and " : "") + count_text(sources, "CUDA source");
     fmt::print("{} for {}: {} compiled, {} from the cache, {} failed; {} compiled, {} to load, {:.2f} s\n",
                count_text(static_cast<int64_t>(job_.programs.size()), "program"),
                count_text(static_cast<int64_t>(targets_.size()), "target"), count("compiled"),

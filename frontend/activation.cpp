@@ -41,23 +41,26 @@ Tensor log_sigmoid_body(const Tensor& x) {
 
 Tensor hardtanh(const Tensor& x, double lo, double hi, Loc loc) {
   KILN_CHECK(lo <= hi, invalid, "hardtanh ({}): the lower end {} is above the upper, {}", loc.str(), lo, hi);
-  return number_call("hardtanh", x, {lo, hi}, loc, [&](const auto& s) { return limit(x, s[0], s[1]); });
+  return number_call("hardtanh", x, {lo, hi}, loc,
+                     [](const Tensor& x, const auto& s) { return limit(x, s[0], s[1]); });
 }
 
 Tensor relu6(const Tensor& x, Loc loc) {
-  return number_call("relu6", x, {}, loc, [&](const auto&) { return limit(x, zero_of(x), lit(x, 6)); });
+  return number_call("relu6", x, {}, loc,
+                     [](const Tensor& x, const auto&) { return limit(x, zero_of(x), lit(x, 6)); });
 }
 
 Tensor hardsigmoid(const Tensor& x, Loc loc) {
-  return number_call("hardsigmoid", x, {}, loc, [&](const auto&) { return hard_gate(x); });
+  return number_call("hardsigmoid", x, {}, loc, [](const Tensor& x, const auto&) { return hard_gate(x); });
 }
 
 Tensor hardswish(const Tensor& x, Loc loc) {
-  return number_call("hardswish", x, {}, loc, [&](const auto&) { return mul2(x, hard_gate(x)); });
+  return number_call("hardswish", x, {}, loc,
+                     [](const Tensor& x, const auto&) { return mul2(x, hard_gate(x)); });
 }
 
 Tensor hardshrink(const Tensor& x, double lambda, Loc loc) {
-  return number_call("hardshrink", x, {lambda}, loc, [&](const auto& s) {
+  return number_call("hardshrink", x, {lambda}, loc, [](const Tensor& x, const auto& s) {
     const Tensor inside =
         binary(op("logical_and"), binary(op("ge"), x, unary(op("neg"), s[0])), binary(op("le"), x, s[0]));
     return select3(inside, zero_of(x), x);
@@ -66,7 +69,7 @@ Tensor hardshrink(const Tensor& x, double lambda, Loc loc) {
 
 Tensor softshrink(const Tensor& x, double lambda, Loc loc) {
   KILN_CHECK(lambda >= 0, invalid, "softshrink ({}): lambda is {}, expected none below 0", loc.str(), lambda);
-  return number_call("softshrink", x, {lambda}, loc, [&](const auto& s) {
+  return number_call("softshrink", x, {lambda}, loc, [](const Tensor& x, const auto& s) {
     const Tensor inside = select3(unary(op("isnan"), x), x, zero_of(x));
     const Tensor low = select3(binary(op("lt"), x, unary(op("neg"), s[0])), add2(x, s[0]), inside);
     return select3(binary(op("gt"), x, s[0]), sub2(x, s[0]), low);
@@ -74,34 +77,37 @@ Tensor softshrink(const Tensor& x, double lambda, Loc loc) {
 }
 
 Tensor tanhshrink(const Tensor& x, Loc loc) {
-  return number_call("tanhshrink", x, {}, loc, [&](const auto&) { return sub2(x, unary(op("tanh"), x)); });
+  return number_call("tanhshrink", x, {}, loc,
+                     [](const Tensor& x, const auto&) { return sub2(x, unary(op("tanh"), x)); });
 }
 
 Tensor softsign(const Tensor& x, Loc loc) {
-  return number_call("softsign", x, {}, loc,
-                     [&](const auto&) { return div2(x, add2(unary(op("abs"), x), lit(x, 1))); });
+  return number_call("softsign", x, {}, loc, [](const Tensor& x, const auto&) {
+    return div2(x, add2(unary(op("abs"), x), lit(x, 1)));
+  });
 }
 
 Tensor elu(const Tensor& x, double alpha, Loc loc) {
   return number_call("elu", x, {alpha}, loc,
-                     [&](const auto& s) { return exponential_unit(x, s[0], lit(x, 1)); });
+                     [](const Tensor& x, const auto& s) { return exponential_unit(x, s[0], lit(x, 1)); });
 }
 
 Tensor celu(const Tensor& x, double alpha, Loc loc) {
   KILN_CHECK(alpha != 0, invalid, "celu ({}): alpha is 0", loc.str());
-  return number_call("celu", x, {alpha}, loc,
-                     [&](const auto& s) { return exponential_unit(x, s[0], unary(op("reciprocal"), s[0])); });
+  return number_call("celu", x, {alpha}, loc, [](const Tensor& x, const auto& s) {
+    return exponential_unit(x, s[0], unary(op("reciprocal"), s[0]));
+  });
 }
 
 Tensor selu(const Tensor& x, Loc loc) {
-  constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;
-  return number_call("selu", x, {}, loc, [&](const auto&) {
+  return number_call("selu", x, {}, loc, [](const Tensor& x, const auto&) {
+    constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;
     return mul2(lit(x, kScale), exponential_unit(x, lit(x, kAlpha), lit(x, 1)));
   });
 }
 
 Tensor mish(const Tensor& x, Loc loc) {
-  return number_call("mish", x, {}, loc, [&](const auto&) {
+  return number_call("mish", x, {}, loc, [](const Tensor& x, const auto&) {
     const Tensor linear_part = binary(op("gt"), x, lit(x, 20)), safe = select3(linear_part, zero_of(x), x);
     const Tensor soft = select3(linear_part, x, unary(op("log1p"), unary(op("exp"), safe)));
     return mul2(x, unary(op("tanh"), soft));
@@ -109,7 +115,8 @@ Tensor mish(const Tensor& x, Loc loc) {
 }
 
 Tensor logsigmoid(const Tensor& x, Loc loc) {
-  return number_call("logsigmoid", x, {}, loc, [&](const auto&) { return log_sigmoid_body(x); });
+  return number_call("logsigmoid", x, {}, loc,
+                     [](const Tensor& x, const auto&) { return log_sigmoid_body(x); });
 }
 
 Tensor glu(const Tensor& x, int64_t dim, Loc loc) {
@@ -119,7 +126,8 @@ Tensor glu(const Tensor& x, int64_t dim, Loc loc) {
              dim, x.type_str());
   return call("glu", loc, {&x}, {d}, {}, [&](const auto&) {
     const int64_t half = x.size(d) / 2;
-    return mul2(narrow(x, d, 0, half, loc), unary(op("sigmoid"), narrow(x, d, half, half, loc)));
+    const Tensor gate = unary(op("sigmoid"), wide(narrow(x, d, half, half, loc)));
+    return cast_to(mul2(wide(narrow(x, d, 0, half, loc)), gate), x.dtype());
   });
 }
 
@@ -155,8 +163,9 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Loc loc
 }
 
 Tensor threshold(const Tensor& x, double limit_at, double value, Loc loc) {
-  return number_call("threshold", x, {limit_at, value}, loc,
-                     [&](const auto& s) { return select3(binary(op("le"), x, s[0]), s[1], x); });
+  return number_call("threshold", x, {limit_at, value}, loc, [](const Tensor& x, const auto& s) {
+    return select3(binary(op("le"), x, s[0]), s[1], x);
+  });
 }
 
 Tensor softmin(const Tensor& x, int64_t dim, Loc loc) {

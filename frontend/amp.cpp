@@ -194,12 +194,18 @@ Tensor overflows(const Tensor& x, Loc loc) {
 
 }  // namespace
 
+namespace {
+void check_scaling(const GradScalerOptions& o, const char* name, Loc loc) {
+  KILN_CHECK(o.growth_factor > 1 && o.backoff_factor < 1 && o.growth_interval > 0 && o.init_scale > 0,
+             invalid,
+             "{} ({}): got growth_factor {}, backoff_factor {}, growth_interval {} and init_scale {}; "
+             "expected more than 1, less than 1, and both above 0",
+             name, loc.str(), o.growth_factor, o.backoff_factor, o.growth_interval, o.init_scale);
+}
+}  // namespace
+
 GradScaler::GradScaler(const GradScalerOptions& o, std::optional<Device> device, Loc loc) : options_(o) {
-  KILN_CHECK(
-      o.growth_factor > 1 && o.backoff_factor < 1 && o.growth_interval > 0 && o.init_scale > 0, invalid,
-      "GradScaler ({}): got growth_factor {}, backoff_factor {}, growth_interval {} and init_scale {}; "
-      "expected more than 1, less than 1, and both above 0",
-      loc.str(), o.growth_factor, o.backoff_factor, o.growth_interval, o.init_scale);
+  check_scaling(o, "GradScaler", loc);
   if (o.enabled && device) settle(*device, "constructor", loc);
 }
 
@@ -344,11 +350,18 @@ void GradScaler::load_state_dict(const NamedTensors& state, Loc loc) {
   for (const auto& [name, t] : own) names += (names.empty() ? "" : ", ") + name;
   KILN_CHECK(fits, invalid, "GradScaler.load_state_dict ({}): got {} names, expected {}", loc.str(),
              given.size(), names);
-  options_.growth_factor = given["growth_factor"];
-  options_.backoff_factor = given["backoff_factor"];
-  options_.growth_interval = static_cast<int64_t>(given["growth_interval"]);
-  options_.init_scale = given["scale"];
-  first_tracker_ = given["_growth_tracker"];
+  GradScalerOptions loaded = options_;
+  loaded.growth_factor = given["growth_factor"];
+  loaded.backoff_factor = given["backoff_factor"];
+  loaded.growth_interval = static_cast<int64_t>(given["growth_interval"]);
+  loaded.init_scale = given["scale"];
+  check_scaling(loaded, "GradScaler.load_state_dict", loc);
+  const double tracker = given["_growth_tracker"];
+  KILN_CHECK(tracker >= 0 && tracker == std::trunc(tracker), invalid,
+             "GradScaler.load_state_dict ({}): _growth_tracker is {}, expected a whole number, at least 0",
+             loc.str(), tracker);
+  options_ = loaded;
+  first_tracker_ = tracker;
   if (!scale_.defined()) return;
   NoGrad guard;
   scale_.fill_(options_.init_scale, loc);

@@ -74,7 +74,7 @@ class GradScaler {
   /// "scale", "growth_factor", "backoff_factor", "growth_interval" and "_growth_tracker" as 0-d f64 tensors;
   /// empty where scaling is disabled.
   NamedTensors state_dict() const;
-  /// Throws: invalid, for other names.
+  /// Throws: invalid, for other names, and for values that the constructor refuses.
   void load_state_dict(const NamedTensors& state, Loc loc = Loc::current());
 
  private:

@@ -81,7 +81,7 @@ struct Build {
   double seconds = 0;
   int nodes = 0;            ///< ops after simplification
   int kernels = 0;          ///< distinct kernels
-  int compiled = 0;         ///< of those, compiled now
+  int compiled = 0;         ///< of those, compiled now; on a GPU the CUDA sources, of several kernels each
   bool from_cache = false;  ///< the whole plan came from the disk cache
   int64_t arena_bytes = 0;
   int64_t saved_bytes = 0;  ///< kept by each call for a backward outside it, beyond what the call returns

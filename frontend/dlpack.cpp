@@ -60,11 +60,16 @@ Sizes strides_of(const DLTensor& t, Loc loc) {
 
 /// Views what `t` says; `release` runs when the last view has gone.
 Tensor view_of(const DLTensor& t, std::function<void()> release, Loc loc) {
-  KILN_CHECK(t.ndim >= 0 && (t.ndim == 0 || t.shape), invalid, "from_dlpack ({}): {} dims, and no shape",
-             loc.str(), t.ndim);
+  constexpr int32_t kMostDims = 64;
+  KILN_CHECK(t.ndim >= 0 && t.ndim <= kMostDims && (t.ndim == 0 || t.shape), invalid,
+             "from_dlpack ({}): got {} dims{}, expected 0 to {}, and their sizes", loc.str(), t.ndim,
+             t.shape ? "" : " without sizes", kMostDims);
   const DType dtype = dtype_of(t.dtype, loc);
   const Device device = device_of(t.device, loc);
   char* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
+  const bool empty = std::any_of(t.shape, t.shape + t.ndim, [](int64_t d) { return d == 0; });
+  KILN_CHECK(data || empty, invalid, "from_dlpack ({}): null data for sizes [{}]", loc.str(),
+             fmt::join(t.shape, t.shape + t.ndim, ","));
   // The deleter must not run before all is known to be right: it is given last.
   Tensor out = Tensor::from_blob(data, Sizes(t.shape, t.shape + t.ndim), dtype, strides_of(t, loc), {}, loc);
   detail::Storage& storage = *out.impl()->storage;

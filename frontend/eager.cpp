@@ -96,6 +96,10 @@ std::string write_to_no_grad_view(const TensorImpl& t) {
 std::string type_text(const Type& type, Device device) {
   return type.str() + (device.is_cuda() ? " on " + device.str() : "");
 }
+std::string type_beside(const TensorImpl& t, const TensorImpl& other) {
+  const bool silent = t.device.is_cuda() || t.device == other.device;
+  return type_text(t.type(), t.device) + (silent ? "" : " on cpu");
+}
 
 std::string describe(const TensorImpl& t) {
   std::string s = type_text(t.type(), t.device);
@@ -140,9 +144,8 @@ ImplPtr make_impl(DType dtype, Sizes shape, Device device) {
   impl->dtype = dtype;
   impl->device = device;
   impl->strides = contiguous_strides(shape);
-  const auto bytes = static_cast<size_t>(count_of(shape, "allocation", {})) * dtype_size(dtype);
   impl->shape = std::move(shape);
-  impl->storage = make_storage(device, bytes, *impl);
+  impl->storage = make_storage(device, byte_count(dtype, impl->shape), *impl);
   return impl;
 }
 

@@ -132,21 +132,22 @@ Tensor logit(const Tensor& x, std::optional<double> eps, Loc loc) {
   std::vector<Scalar> scalars;
   if (eps) scalars.emplace_back(*eps);
   return call({"logit", loc, operands, {}, scalars}, [&](const std::vector<Tensor>& s) {
-    Tensor p = floating(x);
+    const Tensor given = floating(x);
+    Tensor p = wide(given);
     const Tensor one = lit(p, 1);
     if (eps) {
       const Tensor lo = cast_to(s[0], p.dtype()), hi = sub2(one, lo);
       p = select3(binary(op("lt"), p, lo), lo, select3(binary(op("gt"), p, hi), hi, p));
     }
-    return unary(op("log"), div2(p, sub2(one, p)));
+    return cast_to(unary(op("log"), div2(p, sub2(one, p))), given.dtype());
   });
 }
 
 Tensor sinc(const Tensor& x, Loc loc) {
   return unary_call("sinc", x, loc, [](const Tensor& t) {
-    const Tensor v = floating(t), zero = compare(op("eq"), v, 0), one = lit(v, 1),
+    const Tensor given = floating(t), v = wide(given), zero = compare(op("eq"), v, 0), one = lit(v, 1),
                  at = scaled(select3(zero, one, v), M_PI);
-    return select3(zero, one, div2(unary(op("sin"), at), at));
+    return cast_to(select3(zero, one, div2(unary(op("sin"), at), at)), given.dtype());
   });
 }
 

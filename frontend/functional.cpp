@@ -47,18 +47,19 @@ Tensor relu(const Tensor& x, Loc loc) {
 
 Tensor gelu(const Tensor& x, GeluApproximate approximate, Loc loc) {
   require_floating(x, "gelu", loc);
-  return call("gelu", loc, {&x}, {static_cast<int64_t>(approximate)}, {}, [&](const auto&) {
-    const Tensor half = mul2(x, lit(x, 0.5)), one = lit(x, 1);
+  return call("gelu", loc, {&x}, {static_cast<int64_t>(approximate)}, {}, [&](const Tensor& x, const auto&) {
+    const Tensor w = wide(x), half = mul2(w, lit(w, 0.5)), one = lit(w, 1);
     if (approximate == GeluApproximate::none)
-      return mul2(half, add2(unary(op("erf"), mul2(x, lit(x, M_SQRT1_2))), one));
-    const Tensor cubic = add2(mul2(mul2(mul2(x, x), x), lit(x, 0.044715)), x);
-    return mul2(half, add2(unary(op("tanh"), mul2(cubic, lit(x, M_SQRT2 * M_2_SQRTPI * 0.5))), one));
+      return cast_to(mul2(half, add2(unary(op("erf"), mul2(w, lit(w, M_SQRT1_2))), one)), x.dtype());
+    const Tensor cubic = add2(mul2(mul2(mul2(w, w), w), lit(w, 0.044715)), w);
+    const Tensor gate = unary(op("tanh"), mul2(cubic, lit(w, M_SQRT2 * M_2_SQRTPI * 0.5)));
+    return cast_to(mul2(half, add2(gate, one)), x.dtype());
   });
 }
 
 Tensor silu(const Tensor& x, Loc loc) {
-  require_floating(x, "silu", loc);
-  return call("silu", loc, {&x}, {}, {}, [&](const auto&) { return mul2(x, unary(op("sigmoid"), x)); });
+  return number_call("silu", x, {}, loc,
+                     [](const Tensor& x, const auto&) { return mul2(x, unary(op("sigmoid"), x)); });
 }
 
 Tensor leaky_relu(const Tensor& x, double slope, Loc loc) {
@@ -70,14 +71,11 @@ Tensor leaky_relu(const Tensor& x, double slope, Loc loc) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold, Loc loc) {
-  require_floating(x, "softplus", loc);
-  return call("softplus", loc, {&x}, {}, {beta, threshold},
-              [&](const Tensor& x, const std::vector<Tensor>& s) {
-                const Tensor b = cast_to(s[0], x.dtype()), scaled = mul2(x, b);
-                const Tensor linear_part = binary(op("gt"), scaled, cast_to(s[1], x.dtype()));
-                const Tensor safe = select3(linear_part, lit(x, 0), scaled);
-                return select3(linear_part, x, div2(unary(op("log1p"), unary(op("exp"), safe)), b));
-              });
+  return number_call("softplus", x, {beta, threshold}, loc, [](const Tensor& x, const auto& s) {
+    const Tensor scaled = mul2(x, s[0]), linear_part = binary(op("gt"), scaled, s[1]);
+    const Tensor safe = select3(linear_part, lit(x, 0), scaled);
+    return select3(linear_part, x, div2(unary(op("log1p"), unary(op("exp"), safe)), s[0]));
+  });
 }
 
 Tensor softmax(const Tensor& x, int64_t dim, Loc loc) {
@@ -278,8 +276,8 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   KILN_CHECK(o.dropout_p >= 0 && o.dropout_p <= 1, invalid,
              "scaled_dot_product_attention ({}): dropout_p is {}, expected 0 to 1", loc.str(), o.dropout_p);
   if (o.enable_gqa)
-    KILN_CHECK(q.dim() >= 3 && q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3), invalid,
-               "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads",
+    KILN_CHECK(q.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0 && k.size(-3) == v.size(-3),
+               invalid, "scaled_dot_product_attention ({}): {} query heads do not divide among {} key heads",
                loc.str(), q.size(-3), k.size(-3));
   if (mask.defined()) check_mask(q, k, mask, loc);
 }

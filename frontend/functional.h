@@ -58,6 +58,7 @@ struct AttentionOptions {
 };
 /// softmax(q k^T * scale + mask) v; rows that a mask hides entirely give zeros. Shapes: q [..., t, d], k
 /// [..., s, d], v [..., s, e] -> [..., t, e]; mask broadcasts to [..., t, s]: bool (true: attend) or added.
+/// What is_causal hides need not be computed: a NaN or infinity there may show, as 0 times it, or not.
 /// Throws: invalid, on shapes, dtypes that differ or are not floating, heads that do not divide, a mask
 /// beside is_causal, and unless 0 <= dropout_p <= 1.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,

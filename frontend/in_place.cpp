@@ -24,7 +24,7 @@ void check_target(const Tensor& self, Others others, const char* name, Loc loc) 
                self.type_str());
     KILN_CHECK(other->device() == self.device() || is_number(*other->impl()), invalid,
                "{} ({}): {} {} does not go into self {} (move it with .to())", name, loc.str(), arg,
-               other->type_str(), self.type_str());
+               type_beside(*other->impl(), *self.impl()), type_beside(*self.impl(), *other->impl()));
   }
 }
 

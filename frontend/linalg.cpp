@@ -234,7 +234,9 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, Loc loc) {
                 const Tensor rows = unsqueeze(x1, -2, loc), columns = unsqueeze(x2, -3, loc);
                 require_broadcast({{&rows, "x1"}, {&columns, "x2"}}, "cdist", loc);
                 const Tensor way = binary(op("sub"), rows, columns, loc);
-                return cast_to(norm_body(wide(way), kind, s[0], {way.dim() - 1}, false), way.dtype());
+                // Of no numbers none is the largest: as all other distances, it is 0.
+                const Norm of = way.size(-1) == 0 ? Norm::one : kind;
+                return cast_to(norm_body(wide(way), of, s[0], {way.dim() - 1}, false), way.dtype());
               });
 }
 

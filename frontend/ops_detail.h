@@ -138,10 +138,11 @@ template <typename Body>
 Tensor number_call(const char* name, const Tensor& x, std::initializer_list<Scalar> numbers, Loc loc,
                    Body&& body) {
   require_floating(x, name, loc);
-  return call(name, loc, {&x}, {}, numbers, [&](const std::vector<Tensor>& s) {
+  return call(name, loc, {&x}, {}, numbers, [&](const Tensor& x, const std::vector<Tensor>& s) {
+    const Tensor w = wide(x);
     std::vector<Tensor> cast;
-    for (const Tensor& n : s) cast.push_back(cast_to(n, x.dtype()));
-    return body(cast);
+    for (const Tensor& n : s) cast.push_back(cast_to(n, w.dtype()));
+    return cast_to(body(w, cast), x.dtype());
   });
 }
 

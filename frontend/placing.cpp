@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes in which elements stand by their index: diagonals, padding, slices replaced, one-hot rows.
+#include <algorithm>
+#include <new>
 
 #include "frontend/index_detail.h"
 #include "frontend/ops_detail.h"
@@ -69,25 +71,47 @@ Tensor diag(const Tensor& x, int64_t offset, Loc loc) {
 }
 
 namespace {
-template <typename Keep>
-Tensor triangle_indices(const char* name, int64_t rows, int64_t columns, Loc loc, Keep&& keep) {
+/// `columns_of(i)`: the first column of row i, and one past the last. Rows outside of [first, last) have
+/// none.
+template <typename Columns>
+Tensor triangle_indices(const char* name, int64_t first, int64_t last, Loc loc, Columns&& columns_of) {
+  constexpr int64_t kMostRows = int64_t{1} << 33;  // 128 GiB of indices at least
+  try {
+    if (last - first > kMostRows) throw std::bad_alloc();
+    std::vector<int64_t> r, c;
+    for (int64_t i = first; i < last; ++i) {
+      const auto [from, to] = columns_of(i);
+      for (int64_t j = from; j < to; ++j) r.push_back(i), c.push_back(j);
+    }
+    const auto n = static_cast<int64_t>(r.size());
+    r.insert(r.end(), c.begin(), c.end());
+    return Tensor::from_vector(r, {2, n}, loc);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::device, fmt::format("{} ({}): out of memory: no room for the indices of {} rows",
+                                               name, loc.str(), last - first));
+  }
+}
+/// Throws: invalid, for a negative size. An offset beyond the matrix is as good as one at its edge.
+int64_t offset_within(const char* name, int64_t rows, int64_t columns, int64_t offset, Loc loc) {
   KILN_CHECK(rows >= 0 && columns >= 0, invalid, "{} ({}): bad sizes [{},{}]", name, loc.str(), rows,
              columns);
-  std::vector<int64_t> r, c;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      if (keep(j - i)) r.push_back(i), c.push_back(j);
-  const auto n = static_cast<int64_t>(r.size());
-  r.insert(r.end(), c.begin(), c.end());
-  return Tensor::from_vector(r, {2, n}, loc);
+  return std::clamp(offset, -rows, columns);
 }
 }  // namespace
 
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, Loc loc) {
-  return triangle_indices("tril_indices", rows, columns, loc, [&](int64_t over) { return over <= offset; });
+  const int64_t o = offset_within("tril_indices", rows, columns, offset, loc);
+  const int64_t first = columns == 0 ? rows : std::min(rows, std::max<int64_t>(0, -o));
+  return triangle_indices("tril_indices", first, rows, loc, [&](int64_t i) {
+    return std::pair<int64_t, int64_t>{0, std::min(columns, i + o + 1)};
+  });
 }
 Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, Loc loc) {
-  return triangle_indices("triu_indices", rows, columns, loc, [&](int64_t over) { return over >= offset; });
+  const int64_t o = offset_within("triu_indices", rows, columns, offset, loc);
+  const int64_t last = std::clamp<int64_t>(columns - o, 0, rows);
+  return triangle_indices("triu_indices", 0, last, loc, [&](int64_t i) {
+    return std::pair<int64_t, int64_t>{std::max<int64_t>(0, i + o), columns};
+  });
 }
 
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t start, int64_t end,

@@ -244,11 +244,12 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   return program;
 }
 
-/// build_native(); where a size is beyond all memory, the error says of what.
-std::unique_ptr<Program> native_or_why(const Graph& g, std::span<const Sizes> input_strides,
-                                       const StageOptions& options, BuildRecord& record) {
+/// For what the options say; where a size is beyond all memory, the error says of what.
+std::unique_ptr<Program> build_or_why(const Graph& g, std::span<const Sizes> input_strides,
+                                      const StageOptions& options, BuildRecord& record) {
   try {
-    return build_native(g, input_strides, options, record);
+    return options.device.is_cuda() ? build_cuda(g, input_strides, options, record)
+                                    : build_native(g, input_strides, options, record);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::invalid || e.where().known()) throw;
     throw Error(e.kind(), fmt::format("{}: {}{}", g.name, e.what(), largest_results(g)), options.loc);
@@ -268,8 +269,7 @@ std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> in
   record.nodes += static_cast<int>(optimised.nodes.size());
   std::unique_ptr<Program> program;
   if (options.reference) program = std::make_unique<InterpretedProgram>(optimised);
-  else if (options.device.is_cuda()) program = build_cuda(optimised, input_strides, options, record);
-  else program = native_or_why(optimised, input_strides, options, record);
+  else program = build_or_why(optimised, input_strides, options, record);
   if (options.check) program = check_against_reference(std::move(program), optimised, options);
   if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised, options.device);
   program->communication = communication_of(optimised);

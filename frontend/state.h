@@ -61,6 +61,8 @@ void take_back_random(const GeneratorState& first, uint64_t count);
 
 /// "f32[2,3]", or "f32[2,3] on cuda:0".
 std::string type_text(const Type& type, Device device);
+/// The same of a tensor; the CPU is named where `other` is elsewhere.
+std::string type_beside(const TensorImpl& t, const TensorImpl& other);
 /// Human text of an impl for errors: "f32[2,3] 'fc1.weight'", "f32[2,3] on cuda:0".
 std::string describe(const TensorImpl& t);
 /// Throws: invalid, when `t` is undefined; `what` names the op and operand.

@@ -194,7 +194,8 @@ void Tensor::set_grad(const Tensor& g, Loc loc) {
   checked(*this, "set_grad", loc);
   if (g.defined())
     KILN_CHECK(g.sizes() == sizes() && g.dtype() == dtype() && g.device() == device(), invalid,
-               "set_grad ({}): got {}, expected {}", loc.str(), g.type_str(), type_str());
+               "set_grad ({}): got {}, expected {}", loc.str(), detail::type_beside(*g.impl(), *impl_),
+               detail::type_beside(*impl_, *g.impl()));
   if (detail::Cursor* c = detail::state().cursor) c->note_grad_set(*impl_);
   impl_->grad = g.impl_;
 }
@@ -220,7 +221,7 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Loc loc) const 
   const bool fits = !gradient.defined() || (gradient.sizes() == sizes() && gradient.dtype() == dtype() &&
                                             gradient.device() == device());
   KILN_CHECK(fits, invalid, "backward ({}): gradient has another type; got {}, expected {}", loc.str(),
-             gradient.type_str(), type_str());
+             detail::type_beside(*gradient.impl(), *impl_), detail::type_beside(*impl_, *gradient.impl()));
   detail::Cursor* c = detail::state().cursor;
   detail::GradWatch watch(loc);
   try {

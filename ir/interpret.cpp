@@ -45,17 +45,6 @@ void default_all_reduce(int64_t, DType wire, const TensorRef& t) {
 }
 void default_parallel_for(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& f) { f(0, n); }
 
-/// The largest size_t when there are more: nobody can allocate that.
-size_t byte_count(DType dtype, std::span<const int64_t> shape) {
-  size_t bytes = dtype_size(dtype);
-  bool many = false;
-  for (int64_t d : shape) {
-    if (d == 0) return 0;
-    many = many || __builtin_mul_overflow(bytes, static_cast<size_t>(d), &bytes);
-  }
-  return many ? std::numeric_limits<size_t>::max() : bytes;
-}
-
 /// NaN, or all ones for integers.
 void poison(const TensorRef& t) {
   dispatch(t.dtype, [&](auto zero) {
@@ -151,6 +140,16 @@ std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   for (size_t d = shape.size(); d-- > 0; next *= static_cast<uint64_t>(std::max<int64_t>(1, shape[d])))
     strides[d] = static_cast<int64_t>(next);
   return strides;
+}
+
+size_t byte_count(DType dtype, std::span<const int64_t> shape) {
+  size_t bytes = dtype_size(dtype);
+  bool many = false;
+  for (int64_t d : shape) {
+    if (d == 0) return 0;
+    many = many || __builtin_mul_overflow(bytes, static_cast<size_t>(d), &bytes);
+  }
+  return many ? std::numeric_limits<size_t>::max() : bytes;
 }
 
 HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape) {

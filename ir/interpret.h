@@ -29,6 +29,8 @@ struct HostTensor {
   TensorRef ref;
   std::shared_ptr<void> storage;
 };
+/// Bytes of a tensor in row-major order; the largest size_t when they are more: nobody can allocate that.
+size_t byte_count(DType dtype, std::span<const int64_t> shape);
 /// Contiguous, uninitialised (filled with NaN or the dtype's marker under KILN_POISON).
 HostTensor make_host_tensor(DType dtype, std::vector<int64_t> shape);
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of f32 matrices by others, on the numbers of kiln-matmul; one line of JSON for each.
 
-Usage: matmul.py torch|numpy THREADS SECONDS PRODUCT...: MKL as PyTorch has it (fused parts are PyTorch's eager
-kernels, bias by addmm), or OpenBLAS as NumPy has it.
+Usage: matmul.py torch|numpy THREADS SECONDS PRODUCT...: MKL as PyTorch has it (fused parts are PyTorch's
+eager kernels, bias by addmm), or OpenBLAS as NumPy has it.
 """
 import json
 import os
@@ -22,7 +22,8 @@ def operands(text):
     m, n, k = (int(x) for x in sizes.split("x"))
     a = C.real("bench/product/a", (k, m) if how == "tn" else (m, k), -1, 1)
     b = C.real("bench/product/b", (n, k) if how == "nt" else (k, n), -1, 1)
-    bias, residual = C.real("bench/product/bias", (n,), -1, 1), C.real("bench/product/residual", (m, n), -1, 1)
+    bias = C.real("bench/product/bias", (n,), -1, 1)
+    residual = C.real("bench/product/residual", (m, n), -1, 1)
     return (a.T if how == "tn" else a, b.T if how == "nt" else b, bias, residual), (fused or [""])[0]
 
 

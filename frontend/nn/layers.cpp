@@ -49,6 +49,7 @@ LayerNorm::LayerNorm(Sizes shape, double eps, bool affine, bool with_bias)
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, shape_, weight, bias, eps_, caller_loc()); }
 
 Embedding::Embedding(int64_t n, int64_t dim, std::optional<int64_t> padding_idx) : padding_idx_(padding_idx) {
+  KILN_CHECK(n >= 0 && dim >= 0, invalid, "Embedding: bad sizes {} and {}", n, dim);
   weight = randn({n, dim});
   KILN_CHECK(!padding_idx || (*padding_idx >= -n && *padding_idx < n), invalid,
              "Embedding: padding_idx {} is outside the {} rows", *padding_idx, n);

@@ -77,6 +77,24 @@ std::vector<T> without_names(const std::vector<std::pair<std::string, T>>& all) 
   return out;
 }
 
+/// Parameters and buffers.
+NamedTensors all_tensors(const Module& m) {
+  NamedTensors all = m.named_parameters();
+  const NamedTensors buffers = m.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+void move(detail::TensorImpl& t, Device device, Loc loc) {
+  if (t.device == device) return;
+  detail::materialise(t, "Module::to", loc);
+  const detail::ImplPtr moved = detail::transferred(t, device);
+  t.storage = moved->storage;
+  t.device = device;
+  t.strides = moved->strides;
+  t.offset = 0;
+}
+
 std::string names_in(const NamedTensors& tensors) {
   std::string out;
   for (const auto& [name, t] : tensors) out += (out.empty() ? "" : ", ") + name;
@@ -283,22 +301,17 @@ void Module::to(Device device, Loc loc) {
   KILN_CHECK(!detail::tracing(), unsupported,
              "Module::to ({}): a module cannot move inside a compiled callable (move it before)", loc.str());
   detail::require_device(device, "Module::to", loc);
-  const auto move = [&](detail::TensorImpl& t) {
-    if (t.device == device) return;
-    detail::materialise(t, "Module::to", loc);
-    const detail::ImplPtr moved = detail::transferred(t, device);
-    t.storage = moved->storage;
-    t.device = device;
-    t.strides = moved->strides;
-    t.offset = 0;
-  };
-  NamedTensors all = named_parameters();
-  const NamedTensors buffers = named_buffers();
-  all.insert(all.end(), buffers.begin(), buffers.end());
-  for (auto& [name, t] : all) {
-    move(*t.impl());
-    if (t.impl()->grad) move(*t.impl()->grad);
+  for (auto& [name, t] : all_tensors(*this)) {
+    move(*t.impl(), device, loc);
+    if (t.impl()->grad) move(*t.impl()->grad, device, loc);
   }
+}
+
+void Module::move_like(const Module& other, Loc loc) {
+  std::map<std::string, Device> devices;
+  for (const auto& [name, t] : all_tensors(other)) devices[name] = t.device();
+  for (auto& [name, t] : all_tensors(*this))
+    if (const auto at = devices.find(name); at != devices.end()) move(*t.impl(), at->second, loc);
 }
 
 void Module::zero_grad() {

@@ -78,6 +78,8 @@ class Module {
   /// buffers, which parameters are frozen, and the modes of all modules. Memory is not shared, and hooks stay
   /// where they are; see deep_copy. Throws: invalid, where names, shapes or dtypes differ.
   void copy_state_from(const Module& other, Loc loc = Loc::current());
+  /// Moves each parameter and buffer to the device that the one of its name in `other` is on.
+  void move_like(const Module& other, Loc loc = Loc::current());
 
   using PreHook = std::function<void(Module&, std::vector<Tensor>& inputs)>;
   using Hook = std::function<void(Module&, const std::vector<Tensor>& inputs, Tensor& output)>;
@@ -145,11 +147,12 @@ class Module {
 /// are one line, "(0-3): 4 x Block(...)". Source: torch.nn.Module.__repr__.
 std::ostream& operator<<(std::ostream& out, const Module& m);
 
-/// Another module like `module`, built from `args` (the arguments that module was built from), sharing
-/// nothing with it. Source: copy.deepcopy of a torch.nn.Module.
+/// Another module like `module`, built from `args` (the arguments that module was built from), on the same
+/// devices, sharing nothing with it. Source: copy.deepcopy of a torch.nn.Module.
 template <typename M, typename... Args>
 std::unique_ptr<M> deep_copy(const M& module, Args&&... args) {
   auto copy = std::make_unique<M>(std::forward<Args>(args)...);
+  copy->move_like(module);
   copy->copy_state_from(module);
   return copy;
 }

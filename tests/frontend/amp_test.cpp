@@ -251,6 +251,25 @@ TEST(Halves, KernelsEqualEager) {
     }
 }
 
+// What an activation computes on the way to a result that a half holds may be larger than any half.
+TEST(Halves, ActivationsComputeInF32) {
+  const auto of = [](auto&& f, std::vector<float> v) {
+    const auto n = static_cast<int64_t>(v.size());
+    Tensor x = Tensor::from_vector(v, {n}).to(DType::f16).requires_grad_();
+    const Tensor y = f(x);
+    y.sum().backward();
+    return std::pair{y.to(DType::f32).to_vector<float>(), x.grad().to(DType::f32).to_vector<float>()};
+  };
+  using F = std::vector<float>;
+  EXPECT_EQ(of([](auto& x) { return softplus(x); }, {12, 15, 20}), (std::pair{F{12, 15, 20}, F{1, 1, 1}}));
+  EXPECT_EQ(of([](auto& x) { return mish(x); }, {12, 15, 20}), (std::pair{F{12, 15, 20}, F{1, 1, 1}}));
+  EXPECT_EQ(of([](auto& x) { return silu(x); }, {60000}), (std::pair{F{60000}, F{1}}));
+  EXPECT_EQ(of([](auto& x) { return gelu(x, GeluApproximate::tanh); }, {300}), (std::pair{F{300}, F{1}}));
+  for (const float v : of([](auto& x) { return sinc(x); }, {21000, 60000}).first)
+    EXPECT_LT(std::fabs(v), 1e-4);
+  EXPECT_NEAR(logit(ones({1}, {.dtype = DType::bf16}), 1e-3).item(), 6.9067, 0.02);
+}
+
 TEST(Halves, InfinitiesNaNsAndEmptyTensors) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const DType half : kHalves) {
@@ -420,6 +439,13 @@ TEST(GradScaler, StateGoesOutAndIn) {
   for (size_t i = 0; i < x.size(); ++i) {
     EXPECT_EQ(x[i].first, y[i].first);
     EXPECT_EQ(values(x[i].second), values(y[i].second));
+  }
+  for (const char* name : {"scale", "growth_factor", "growth_interval", "_growth_tracker"}) {
+    nn::NamedTensors bad = a.state_dict();
+    for (auto& [n, t] : bad)
+      if (n == name) t = full({}, NAN);
+    EXPECT_NE(error_of([&] { b.load_state_dict(bad); }).find("GradScaler.load_state_dict"), std::string::npos)
+        << name;
   }
   EXPECT_NE(error_of([&] { b.load_state_dict({}); }).find("expected scale, growth_factor"),
             std::string::npos);

@@ -249,6 +249,9 @@ TEST_P(CompiledAttention, ResultsGradientsAndDrawsAreAsEager) {
 INSTANTIATE_TEST_SUITE_P(Backends, CompiledAttention, ::testing::Values(Backend::reference, Backend::native));
 
 TEST(Attention, Mistakes) {
+  EXPECT_ERROR(scaled_dot_product_attention(zeros({1, 4, 5, 8}), zeros({1, 0, 6, 8}), zeros({1, 0, 6, 8}), {},
+                                            {.enable_gqa = true}),
+               "invalid: scaled_dot_product_attention (@): 4 query heads do not divide among 0 key heads");
   const MultiheadAttentionWeights w = packed_weights();
   const Tensor x = zeros({4, 2, kWidth});
   MultiheadAttentionOptions o;

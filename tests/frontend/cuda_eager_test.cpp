@@ -37,6 +37,25 @@ TEST(CudaEager, CreationIsOnTheDeviceItIsAskedFor) {
             (std::vector<int32_t>{2, 2}));
 }
 
+TEST(CudaEager, BytesThatDoNotFitIn64BitsAreOutOfMemory) {
+  for (const int64_t n : {int64_t{1} << 62, (int64_t{1} << 62) + 1, int64_t{1} << 61})
+    for (const DType t : {DType::f32, DType::f64})
+      if (static_cast<double>(n) * static_cast<double>(dtype_size(t)) > 0x1p63) {
+        EXPECT_THROW(zeros({n}, {.dtype = t, .device = kGpu}), Error) << n << dtype_name(t);
+        EXPECT_THROW(empty({n}, {.dtype = t, .device = kGpu}), Error) << n << dtype_name(t);
+        EXPECT_THROW(zeros_like(expand(zeros({1}, {.dtype = t, .device = kGpu}), {n})), Error);
+      }
+  EXPECT_EQ(zeros({0, int64_t{1} << 62}, {.device = kGpu}).numel(), 0);
+}
+
+TEST(CudaEager, ACopyOfAModuleIsWhereTheModuleIs) {
+  nn::Linear fc(2, 3);
+  fc.to(kGpu);
+  const auto copy = nn::deep_copy(fc, 2, 3);
+  EXPECT_EQ(copy->weight.device(), kGpu);
+  EXPECT_EQ(values((*copy)(gpu({1, 2}, {1, 2}))), values(fc(gpu({1, 2}, {1, 2}))));
+}
+
 TEST(CudaEager, OutOfMemoryNamesLineDeviceAndHolders) {
   const int64_t mib = int64_t{1} << 18;  // elements
   CudaDevice& device = cuda_device(0);
@@ -127,9 +146,10 @@ TEST(CudaEager, TensorsOnDifferentDevicesDoNotMeet) {
       cat({a, b}),
       "invalid: cat (@): the tensors are on different devices; got f32[2] on cuda:0 and f32[2] 'bias' on "
       "cpu (move one, e.g. with .to(Device::cuda(0)))");
-  EXPECT_ERROR(b.add_(a),
-               "invalid: add_ (@): other f32[2] on cuda:0 does not go into self f32[2] (move it with .to())");
-  EXPECT_ERROR(b.set_grad(a), "invalid: set_grad (@): got f32[2] on cuda:0, expected f32[2]");
+  EXPECT_ERROR(
+      b.add_(a),
+      "invalid: add_ (@): other f32[2] on cuda:0 does not go into self f32[2] on cpu (move it with .to())");
+  EXPECT_ERROR(b.set_grad(a), "invalid: set_grad (@): got f32[2] on cuda:0, expected f32[2] on cpu");
 }
 
 TEST(CudaEager, NumbersOfTheCpuMeetTensorsOfTheGpu) {
@@ -138,8 +158,9 @@ TEST(CudaEager, NumbersOfTheCpuMeetTensorsOfTheGpu) {
   EXPECT_EQ(values(x * s), (Floats{3, 6}));
   EXPECT_EQ((s - x).device(), kGpu);
   EXPECT_EQ(values(where(gt(x, 1.5), s, x)), (Floats{1, 3}));
-  EXPECT_ERROR(s.add_(full({}, 1.0, {.device = kGpu})),
-               "invalid: add_ (@): other f32[] on cuda:0 does not go into self f32[] (move it with .to())");
+  EXPECT_ERROR(
+      s.add_(full({}, 1.0, {.device = kGpu})),
+      "invalid: add_ (@): other f32[] on cuda:0 does not go into self f32[] on cpu (move it with .to())");
   s.requires_grad_();
   (x * s).sum().backward();
   EXPECT_EQ(s.grad().device(), Device::cpu());

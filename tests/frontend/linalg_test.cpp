@@ -225,6 +225,8 @@ TEST(Linalg, KronTraceBilinearDistances) {
   expect_close(everywhere(y, in, "bilinear"),
                doubles(einsum("abi,oij,abj->abo", {in[0], in[2], in[1]}) + in[3]), "bilinear");
   expect_gradients(y, numbers, sizes, "bilinear");
+  for (const double p : {0.0, 1.0, 2.0, HUGE_VAL})
+    EXPECT_EQ(values(cdist(zeros({2, 0}), zeros({1, 0}), p)), (Floats{0, 0})) << p;
   const auto d = [](const Inputs& t) { return cdist(t[0], t[1]); };
   expect_close(everywhere(d, {f64({0, 0, 3, 4}, {2, 2}), f64({0, 0, 6, 8, 0, 4}, {3, 2})}, "cdist"),
                {0, 10, 4, 5, 5, 3}, "cdist");

@@ -314,6 +314,16 @@ TEST(Shapes, Lists) {
   EXPECT_EQ(values(tril_indices(2, 3)), (Floats{0, 1, 1, 0, 0, 1}));
   EXPECT_EQ(values(triu_indices(2, 3, 1)), (Floats{0, 0, 1, 1, 2, 2}));
   EXPECT_EQ(tril_indices(0, 3).sizes(), (Sizes{2, 0}));
+  EXPECT_EQ(values(tril_indices(3, 2, -1)), (Floats{1, 2, 2, 0, 0, 1}));
+  EXPECT_EQ(values(triu_indices(3, 2, -1)), (Floats{0, 0, 1, 1, 2, 0, 1, 0, 1, 1}));
+  constexpr int64_t kFar = int64_t{1} << 34, kMin = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(tril_indices(kFar, 1, -kFar).sizes(), (Sizes{2, 0}));
+  EXPECT_EQ(tril_indices(kFar, 0).sizes(), (Sizes{2, 0}));
+  EXPECT_EQ(triu_indices(kFar, 2, 1).sizes(), (Sizes{2, 1}));
+  EXPECT_EQ(tril_indices(2, 2, kMin).sizes(), (Sizes{2, 0}));
+  EXPECT_EQ(triu_indices(2, 2, kMin).sizes(), (Sizes{2, 4}));
+  EXPECT_ERROR(tril_indices(kFar, kFar),
+               "device: tril_indices (@): out of memory: no room for the indices of 17179869184 rows");
 }
 
 TEST(Shapes, NothingAndBool) {
