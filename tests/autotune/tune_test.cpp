@@ -58,6 +58,7 @@ ScheduleChoices choose(const Graph& g, DiskCache* cache, TuneOptions o, TuneStat
 ScheduleChoices choose_max(const Graph& g, DiskCache* cache, TuneOptions o, TuneStats* stats = nullptr) {
   o.level = TuneLevel::max;
   o.kernel_s = 0;
+  o.budget_s = 200;  // a slow machine, too, comes to its end
   return choose_schedules(g, {}, host_target(), cache, o, stats);
 }
 

@@ -23,8 +23,6 @@ struct Left {
 };
 constexpr Left kLeft[] = {
     {"sigmoid_sat", false, "the slope is y (1 - y) of a y that is rounded to bf16, as in PyTorch"},
-    {"threshold", false, "0.2 is rounded to bf16, and an element lies on it"},
-    {"threshold", true, "0.2 is rounded to bf16, and an element lies on it"},
 };
 
 struct Result {
