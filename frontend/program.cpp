@@ -251,7 +251,9 @@ std::unique_ptr<Program> build_or_why(const Graph& g, std::span<const Sizes> inp
     return options.device.is_cuda() ? build_cuda(g, input_strides, options, record)
                                     : build_native(g, input_strides, options, record);
   } catch (const Error& e) {
-    if (e.kind() != ErrorKind::invalid || e.where().known()) throw;
+    const bool too_large =
+        std::string_view(e.what()).find("does not fit in 64 bits") != std::string_view::npos;
+    if (e.kind() != ErrorKind::invalid || e.where().known() || !too_large) throw;
     throw Error(e.kind(), fmt::format("{}: {}{}", g.name, e.what(), largest_results(g)), options.loc);
   }
 }

@@ -133,8 +133,8 @@ std::vector<Resample> resamples(const Tensor& x, const InterpolateOptions& o, Lo
                loc.str(), factor);
     r.out = by_size ? o.size[k] : static_cast<int64_t>(std::floor(size * factor));
     KILN_CHECK(r.n > 0 && r.out > 0 && r.out < (int64_t{1} << 31), invalid,
-               "interpolate ({}): got output size {} for dim {} of x {}, expected both positive", loc.str(),
-               r.out, 2 + i, x.type_str());
+               "interpolate ({}): got output size {} for dim {} of x {}, expected both from 1 to 2^31 - 1",
+               loc.str(), r.out, 2 + i, x.type_str());
     const auto out = static_cast<double>(r.out);
     if (r.align) r.scale = r.out > 1 ? (size - 1) / (out - 1) : 0;
     else r.scale = by_factor && !o.recompute_scale_factor ? 1 / factor : size / out;

@@ -35,7 +35,7 @@ class Usage(unittest.TestCase):
             ("options", "--frob"): "kiln: options: unknown argument '--frob' (kiln options --help)\n",
             ("options", "more"): "kiln: options: unknown argument 'more' (kiln options --help)\n",
             ("options", "--markdown=5"): "kiln: options: --markdown takes no value (kiln options --help)\n",
-            (): "kiln: no command; commands: options, run, warm, cache, explain (kiln --help)\n",
+            (): "kiln: no command; commands: options, run, warm, cache, explain, tuning (kiln --help)\n",
             ("cache",):
                 "kiln: cache: no command; commands: ls, stat, verify, gc, why-miss (kiln cache --help)\n",
             ("cache", "frob"): "kiln: cache: unknown command 'frob'; commands: ls, ",
@@ -64,8 +64,8 @@ class Usage(unittest.TestCase):
                 self.check(f"kiln: {where}: bad {args[-1]}; got '{value}', expected a whole number from "
                            f"{least} to {most}\n", *args[:-1], f"{args[-1]}={value}")
         choices = {
-            ("warm", "x", "--tune"): "off, fast", ("explain", "x", "--tune"): "off, fast",
-            ("cache", "why-miss", "x", "--tune"): "off, fast",
+            ("warm", "x", "--tune"): "off, fast, max", ("explain", "x", "--tune"): "off, fast, max",
+            ("cache", "why-miss", "x", "--tune"): "off, fast, max",
             ("cache", "ls", "--kind"): "cubin, object, plan, sim, tune",
             ("cache", "ls", "--sort"): "used, written, bytes, kind",
         }

@@ -119,9 +119,9 @@ TEST(Vision, Refusals) {
   EXPECT_ERROR(interpolate(x, {}), "invalid: interpolate (@): give either size or scale_factor");
   EXPECT_ERROR(interpolate(x, {.size = {4}, .align_corners = true}),
                "invalid: interpolate (@): align_corners is for linear and bicubic only");
-  EXPECT_ERROR(
-      interpolate(x, {.size = {0}}),
-      "invalid: interpolate (@): got output size 0 for dim 2 of x f32[1,2,3], expected both positive");
+  EXPECT_ERROR(interpolate(x, {.size = {0}}),
+               "invalid: interpolate (@): got output size 0 for dim 2 of x f32[1,2,3], expected both from 1 "
+               "to 2^31 - 1");
   EXPECT_ERROR(interpolate(x, {.size = {4}, .mode = InterpolateMode::bicubic}),
                "invalid: interpolate (@): bicubic takes two dims of space; got x f32[1,2,3]");
   EXPECT_ERROR(
