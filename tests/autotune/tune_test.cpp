@@ -55,7 +55,8 @@ ScheduleChoices choose(const Graph& g, DiskCache* cache, TuneOptions o, TuneStat
   return choose_schedules(g, {}, host_target(), cache, o, stats);
 }
 
-ScheduleChoices choose_max(const Graph& g, DiskCache* cache, TuneOptions o, TuneStats* stats = nullptr) {
+[[maybe_unused]] ScheduleChoices choose_max(const Graph& g, DiskCache* cache, TuneOptions o,
+                                            TuneStats* stats = nullptr) {
   o.level = TuneLevel::max;
   o.kernel_s = 0;
   o.budget_s = 200;  // a slow machine, too, comes to its end
@@ -125,6 +126,7 @@ TEST(Tune, WhatIsKnownIsFoundWithoutMeasuring) {
   EXPECT_EQ(after.found, after.kernels);
 }
 
+#if !defined(__SANITIZE_THREAD__)  // TSan forbids new threads in the child of a threaded process
 // Tuned at another thread count, the bits stay: the numeric part is settled.
 TEST(Tune, NumericPartsDoNotFollowTheThreads) {
   const Folder folder("threads");
@@ -165,6 +167,7 @@ TEST(Tune, FastChangesNoBitAndMaxSearchesAgain) {
   EXPECT_EQ(choose(graph(), &cache, {}, &after), many) << "what max has found, fast takes";
   EXPECT_EQ(after.tuned, 0);
 }
+#endif
 
 TEST(Tune, KernelsThatNeedMoreMemoryKeepTheirDefaults) {
   TuneStats stats;
