@@ -12,27 +12,15 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "ir/base/error.h"
+#include "runtime/pipe.h"
 
 namespace kiln {
 
 namespace {
 
 constexpr int kEnd = -1, kFailed = -2;  // what follows is the result, or what was thrown
-
-struct Pipe {
-  Pipe() { KILN_CHECK(pipe(ends) == 0, io, "tuning: no pipe to a child process; {}", std::strerror(errno)); }
-  ~Pipe() {
-    close(ends[0]);
-    if (ends[1] >= 0) close(ends[1]);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  void close_write() { close(std::exchange(ends[1], -1)); }
-  int ends[2] = {-1, -1};
-};
 
 void write_all(int fd, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
@@ -109,15 +97,15 @@ std::string await_end(pid_t child) {
 }  // namespace
 
 ApartResult run_apart(const std::function<std::string(const Say&)>& work, Seconds silence) {
-  Pipe pipe;
+  Pipe pipe("tuning: no pipe to a child process");
   const pid_t parent = getpid(), child = fork();
   KILN_CHECK(child >= 0, io, "tuning: the system refuses another process; {} (ulimit -u)",
              std::strerror(errno));
-  if (child == 0) work_in_child(work, pipe.ends[1], parent);
+  if (child == 0) work_in_child(work, pipe.write, parent);
   pipe.close_write();
-  Messages messages(pipe.ends[0]);
+  Messages messages(pipe.read);
   std::string killed;
-  pollfd ready{pipe.ends[0], POLLIN, 0};
+  pollfd ready{pipe.read, POLLIN, 0};
   while (true) {
     const int n = poll(&ready, 1, static_cast<int>(silence.count() * 1000));
     if (n < 0 && errno == EINTR) continue;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/tuning_file.h"
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

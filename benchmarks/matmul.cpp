@@ -2,11 +2,9 @@
 // kiln-matmul: times single products of f32 matrices, one line of JSON each: compiled, by the kernels that
 // Kiln generates, or eager, by BLIS. matmul_sweep.py compares them with others.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cmath>
 
 #include "benchmarks/models.h"
 #include "benchmarks/timing.h"
@@ -75,10 +73,7 @@ void time_product(const std::string& text, bool compiled, int threads, double se
         return 0.0;
       },
       secs);
-  double squares = 0;
-  for (const float v : c.to_vector<float>()) squares += static_cast<double>(v) * v;
-  fmt::print("{{\"product\":\"{}\",\"low_ms\":{:.6f},\"norm\":{:.6f}}}\n", text, m.low_ms(),
-             std::sqrt(squares));
+  fmt::print("{{\"product\":\"{}\",\"low_ms\":{:.6f},\"norm\":{:.6f}}}\n", text, m.low_ms(), bench::norm(c));
   std::fflush(stdout);
 }
 

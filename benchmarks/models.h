@@ -21,6 +21,13 @@ inline Tensor real(const std::string& name, const Sizes& sizes, double lo, doubl
   return t;
 }
 
+/// The vector norm of all elements, summed in f64.
+inline double norm(const Tensor& t) {
+  double squares = 0;
+  for (const float v : t.to_vector<float>()) squares += static_cast<double>(v) * v;
+  return std::sqrt(squares);
+}
+
 inline Tensor ints(const std::string& name, const Sizes& sizes, uint64_t n) {
   Tensor t = empty(sizes, {DType::i64});
   formula::fill_mod<int64_t>(name, n, {t.data_ptr<int64_t>(), static_cast<size_t>(t.numel())});

@@ -24,12 +24,6 @@ CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   return o;
 }
 
-double gradient_norm(const Tensor& t) {
-  double s = 0;
-  for (const float v : t.grad().to_vector<float>()) s += static_cast<double>(v) * v;
-  return std::sqrt(s);
-}
-
 /// Model, data and optimizer (AdamW, but SGD of dlrm and none of pointwise), stepped eagerly or compiled.
 template <typename Model>
 class Training : public Workload {
@@ -64,7 +58,7 @@ class Training : public Workload {
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
     if constexpr (kTrains) return out;
-    for (const auto& [name, p] : model_.named_parameters()) out.emplace_back(name, gradient_norm(p));
+    for (const auto& [name, p] : model_.named_parameters()) out.emplace_back(name, bench::norm(p.grad()));
     return out;
   }
 
@@ -134,7 +128,7 @@ class SelfAttention : public Workload {
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
     for (size_t i = 0; i < inputs_.size(); ++i)
-      out.emplace_back(std::string(1, "qkv"[i]), gradient_norm(inputs_[i]));
+      out.emplace_back(std::string(1, "qkv"[i]), bench::norm(inputs_[i].grad()));
     return out;
   }
 

@@ -14,30 +14,11 @@
 #include <utility>
 
 #include "ir/base/error.h"
+#include "runtime/pipe.h"
 
 namespace kiln::cli {
 
 namespace {
-
-/// A pipe that closes both of its ends.
-struct Pipe {
-  int read = -1, write = -1;
-  Pipe() {
-    int ends[2];
-    KILN_CHECK(pipe2(ends, O_CLOEXEC) == 0, io, "run: no pipe for a rank; {} (ulimit -n)",
-               std::strerror(errno));
-    read = ends[0], write = ends[1];
-  }
-  ~Pipe() { close_read(), close_write(); }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  void close_read() {
-    if (read >= 0) close(std::exchange(read, -1));
-  }
-  void close_write() {
-    if (write >= 0) close(std::exchange(write, -1));
-  }
-};
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> out;
@@ -108,7 +89,8 @@ std::string why(const std::string& program, int error) {
 
 RankProcess start_rank(const RankStart& start) {
   const Prepared prepared(start);
-  Pipe out, err, report;
+  constexpr const char* kNoPipe = "run: no pipe for a rank";
+  Pipe out(kNoPipe), err(kNoPipe), report(kNoPipe);
   const pid_t pid = fork();
   KILN_CHECK(pid >= 0, io, "run: the system refuses another process; {} (ulimit -u)", std::strerror(errno));
   if (pid == 0) {

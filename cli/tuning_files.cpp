@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "ir/base/text.h"
 
 namespace kiln::cli {
 
@@ -32,11 +33,10 @@ void show(const std::string& path, bool json) {
   const TuningFile f = TuningFile::read(path);
   if (json) {
     auto rows = nlohmann::ordered_json::array();
-    for (const auto& [kernel, by_threads] : f.rows())
-      for (const auto& [threads, row] : by_threads) {
-        rows.push_back({{"kernel", kernel}, {"threads", threads}});
-        rows.back().update(nlohmann::ordered_json::parse(row.found.str()));
-      }
+    for (const std::string& line : split(f.str(), '\n')) {
+      rows.push_back(nlohmann::ordered_json::parse(line));
+      rows.back().erase("key");
+    }
     fmt::print("{}\n", rows.dump());
     return;
   }

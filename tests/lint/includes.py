@@ -21,6 +21,7 @@ NAMES = {
     "concepts": "integral same_as",
     "condition_variable": "condition_variable",
     "cstddef": "byte",
+    "cstring": "strerror",
     "deque": "deque",
     "exception": "exception exception_ptr",
     "functional": "function less",
@@ -47,7 +48,7 @@ NAMES = {
                    "is_lvalue_reference_v is_base_of_v is_union_v is_signed_v is_floating_point_v is_enum_v "
                    "is_empty_v is_const_v is_array_v is_aggregate_v",
     "unordered_map": "unordered_map",
-    "utility": "move forward pair get swap as_const declval index_sequence make_index_sequence",
+    "utility": "exchange move forward pair get swap as_const declval index_sequence make_index_sequence",
     "variant": "variant visit get_if",
     "vector": "vector",
 }
