@@ -55,6 +55,21 @@ void end_call(std::span<const Tensor> results, bool failed) {
   if (Cursor* c = state().cursor) c->end_call(results, failed);
 }
 
+void fail_call(const CallInfo& info) {
+  end_call({}, true);
+  try {
+    throw;
+  } catch (const SizeOverflow& e) {
+    if (e.where().known()) throw;
+    std::string given;
+    for (const Tensor* t : info.operands)
+      if (t && t->defined()) given += (given.empty() ? "; got " : " and ") + describe(*t->impl());
+    throw Error(e.kind(), fmt::format("{}: {}{}", state().place(), e.what(), given), state().user_loc());
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::device, fmt::format("{}: out of memory", state().place()), state().user_loc());
+  }
+}
+
 std::vector<Tensor> call_scalars(std::span<const Scalar> scalars) {
   if (Cursor* c = state().cursor) return c->call_scalars(scalars);
   std::vector<Tensor> out;

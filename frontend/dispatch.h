@@ -57,6 +57,9 @@ bool follow_single(const CallInfo& info, Tensor& out);
 /// Closes the event opened by begin_call (recording), naming its results; no-op eagerly. Exceptions: pass an
 /// empty span with `failed`.
 void end_call(std::span<const Tensor> results, bool failed);
+/// Inside a handler, when the body of an open event threw: closes the event and throws what was caught, with
+/// the op and the user's line where it is an overflow of sizes or the host's memory that ran out.
+[[noreturn]] void fail_call(const CallInfo& info);
 /// 0-d tensors of the event's scalars (f64 or i64): graph inputs while recording, constants eagerly.
 std::vector<Tensor> call_scalars(std::span<const Scalar> scalars);
 
@@ -150,8 +153,7 @@ std::vector<Tensor> call_many(const char* name, Loc loc, Operands operands, std:
     const DeviceScope device(info);
     out = run_body(body, info.operands, call_scalars(scalars));
   } catch (...) {
-    end_call({}, true);
-    throw;
+    fail_call(info);
   }
   end_call(out, false);
   return out;
@@ -169,8 +171,7 @@ Tensor call(CallInfo info, Body&& body) {
     const DeviceScope device(info);
     out = run_body(body, info.operands, call_scalars(info.scalars));
   } catch (...) {
-    end_call({}, true);
-    throw;
+    fail_call(info);
   }
   end_call({&out, 1}, false);
   return out;

@@ -18,6 +18,8 @@ namespace kiln::detail {
 int64_t wrap_dim(int64_t dim, int64_t rank, const char* name, Loc loc);
 /// The size of a dim. Throws: invalid, when x has no such dim.
 int64_t size_along(const Tensor& x, int64_t dim, const char* name, Loc loc);
+/// Throws: invalid, for more tensors than a list of them can be meant to have.
+void check_pieces(int64_t pieces, const char* name, Loc loc);
 /// Sorted, distinct, non-negative; all dims when empty.
 Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc);
 

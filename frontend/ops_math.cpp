@@ -27,6 +27,12 @@ int64_t size_along(const Tensor& x, int64_t dim, const char* name, Loc loc) {
   return x.size(dim);
 }
 
+void check_pieces(int64_t pieces, const char* name, Loc loc) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  KILN_CHECK(pieces <= kMost, invalid, "{} ({}): makes {} tensors, expected at most {}", name, loc.str(),
+             pieces, kMost);
+}
+
 Sizes wrap_dims(const Sizes& dims, int64_t rank, const char* name, Loc loc) {
   Sizes out;
   out.reserve(static_cast<size_t>(rank) + dims.size() + 2);  // callers add flags

@@ -362,6 +362,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Loc loc) {
   require(x, "split", loc);
   KILN_CHECK(size > 0, invalid, "split ({}): size {} is not positive", loc.str(), size);
   const int64_t n = size_along(x, dim, "split", loc);
+  check_pieces(n / size, "split", loc);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < std::max<int64_t>(n, 1); at += size)
     parts.push_back(slice(x, dim, at, std::min(at + size, n), 1, loc));
@@ -372,6 +373,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, Loc loc)
   require(x, "chunk", loc);
   KILN_CHECK(chunks > 0, invalid, "chunk ({}): {} chunks, expected at least one", loc.str(), chunks);
   const int64_t n = size_along(x, dim, "chunk", loc);
+  check_pieces(n == 0 ? chunks : std::min(n, chunks), "chunk", loc);
   if (n == 0) return std::vector<Tensor>(static_cast<size_t>(chunks), x);
   return split(x, n / chunks + (n % chunks != 0), dim, loc);
 }

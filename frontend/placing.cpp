@@ -20,6 +20,7 @@ Tensor matrices_last(const Tensor& x, int64_t a, int64_t b, Loc loc) {
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, Loc loc) {
   require(x, "diagonal", loc);
+  offset = std::max(offset, -INT64_MAX);  // as far outside of the matrix
   KILN_CHECK(x.dim() >= 2, invalid, "diagonal ({}): got x {}, expected at least two dims", loc.str(),
              x.type_str());
   int64_t a = wrap_dim(dim1, x.dim(), "diagonal", loc), b = wrap_dim(dim2, x.dim(), "diagonal", loc);
@@ -43,9 +44,14 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, L
   KILN_CHECK(x.dim() >= 1, invalid, "diag_embed ({}): got x {}, expected at least one dim", loc.str(),
              x.type_str());
   const int64_t a = wrap_dim(dim1, x.dim() + 1, "diag_embed", loc),
-                b = wrap_dim(dim2, x.dim() + 1, "diag_embed", loc), away = offset < 0 ? -offset : offset;
+                b = wrap_dim(dim2, x.dim() + 1, "diag_embed", loc);
   KILN_CHECK(a != b, invalid, "diag_embed ({}): dims {} and {} are the same", loc.str(), dim1, dim2);
-  const int64_t rank = x.dim() + 1, n = x.size(-1) + away;
+  const int64_t away = std::abs(std::max(offset, -INT64_MAX));
+  int64_t n = 0;
+  KILN_CHECK(!__builtin_add_overflow(x.size(-1), away, &n), invalid,
+             "diag_embed ({}): offset {} of x {} makes a matrix of 2^63 rows or more", loc.str(), offset,
+             x.type_str());
+  const int64_t rank = x.dim() + 1;
   const Tensor square = shape_call("diag_embed", loc, x, {offset}, [&] {
     Sizes wide = x.sizes(), s = x.sizes();
     wide.back() = n;
@@ -231,8 +237,12 @@ void require_integers(const Tensor& x, const char* name, Loc loc, const char* ar
              "{} ({}): got {} {}, expected integers (cast it with to())", name, loc.str(), arg, x.type_str());
 }
 /// One more than the largest, 0 of nothing: a host read.
-int64_t numbers_used(const Tensor& x, Loc loc) {
-  return x.numel() == 0 ? 0 : amax(x, {}, false, loc).item<int64_t>(loc) + 1;
+int64_t numbers_used(const Tensor& x, const char* name, const char* arg, Loc loc) {
+  if (x.numel() == 0) return 0;
+  const auto largest = amax(x, {}, false, loc).item<int64_t>(loc);
+  KILN_CHECK(largest < INT64_MAX, invalid, "{} ({}): {} {} holds {}, one more is no size", name, loc.str(),
+             arg, x.type_str(), largest);
+  return largest + 1;
 }
 }  // namespace
 
@@ -243,7 +253,8 @@ Tensor one_hot(const Tensor& index, int64_t classes, Loc loc) {
   KILN_CHECK(classes > 0 || index.numel() > 0, invalid,
              "one_hot ({}): how many classes index {} has is not known (give classes)", loc.str(),
              index.type_str());
-  const int64_t n = classes >= 0 ? classes : std::max<int64_t>(1, numbers_used(index, loc));
+  const int64_t n =
+      classes >= 0 ? classes : std::max<int64_t>(1, numbers_used(index, "one_hot", "index", loc));
   return shape_call("one_hot", loc, index, {n}, [&] {
     check_indices(index, n, "one_hot", loc);
     Sizes column = index.sizes(), rows = index.sizes();
@@ -262,7 +273,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength, Loc l
   KILN_CHECK(!weights.defined() || weights.sizes() == x.sizes(), invalid,
              "bincount ({}): got weights {} for x {}, expected one for each", loc.str(), weights.type_str(),
              x.type_str());
-  const int64_t n = std::max(minlength, numbers_used(x, loc));
+  const int64_t n = std::max(minlength, numbers_used(x, "bincount", "x", loc));
   const Tensor* operands[] = {&x, &weights};
   return call({"bincount", loc, operands, {&n, 1}, {}}, [&](const auto&) {
     check_indices(x, std::max<int64_t>(n, 1), "bincount", loc, "x");

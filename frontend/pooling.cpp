@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "frontend/index_detail.h"
 
@@ -188,11 +189,15 @@ Tensor avg_pool(const char* name, int64_t n, const Tensor& x, const SpatialArg& 
 
 // --- bins ---
 
-/// How one dim of `size` elements is cut into `out` bins of at most `longest`.
+/// How one dim of `size` elements is cut into `out` bins of at most `longest`: bin i is from i * size / out,
+/// rounded down, to (i + 1) * size / out, rounded up.
 struct Bins {
-  int64_t size = 0, out = 0, longest = 0;
-  int64_t begin(int64_t i) const { return i * size / out; }
-  int64_t end(int64_t i) const { return ((i + 1) * size + out - 1) / out; }
+  Bins(int64_t size, int64_t out) : size(size), out(out) {
+    // With both in lowest terms every remainder of i * size occurs; the largest makes the longest bin.
+    const int64_t g = std::gcd(size, out), parts = out / g;
+    longest = (size / g + 2 * (parts - 1)) / parts;
+  }
+  int64_t size, out, longest;
   bool even() const { return size % out == 0; }
 };
 std::vector<Bins> bins_of(const Tensor& x, int64_t n, const SpatialArg& output_size, const char* name,
@@ -202,11 +207,14 @@ std::vector<Bins> bins_of(const Tensor& x, int64_t n, const SpatialArg& output_s
   const Sizes out = spatial(output_size, n, -1, "output_size", name, loc);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = x.size(i - n), given = out[static_cast<size_t>(i)];
-    Bins b{size, given == -1 ? size : given, 0};
-    KILN_CHECK(b.out > 0, invalid, "{} ({}): output_size is {}, expected at least 1, or -1", name, loc.str(),
-               b.out);
-    for (int64_t j = 0; j < b.out; ++j) b.longest = std::max(b.longest, b.end(j) - b.begin(j));
-    bins.push_back(b);
+    const int64_t count = given == -1 ? size : given;
+    KILN_CHECK(count > 0, invalid, "{} ({}): output_size is {}, expected at least 1, or -1", name, loc.str(),
+               count);
+    bins.emplace_back(size, count);
+    int64_t last = 0;
+    KILN_CHECK(bins.back().even() || !__builtin_mul_overflow(count + 1, size, &last), invalid,
+               "{} ({}): output_size {} of x {} makes places that do not fit in 64 bits", name, loc.str(),
+               count, x.type_str());
   }
   return bins;
 }

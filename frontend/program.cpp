@@ -244,18 +244,18 @@ std::unique_ptr<Program> build_native(const Graph& g, std::span<const Sizes> inp
   return program;
 }
 
-/// For what the options say; where a size is beyond all memory, the error says of what.
-std::unique_ptr<Program> build_or_why(const Graph& g, std::span<const Sizes> input_strides,
-                                      const StageOptions& options, BuildRecord& record) {
-  try {
-    return options.device.is_cuda() ? build_cuda(g, input_strides, options, record)
-                                    : build_native(g, input_strides, options, record);
-  } catch (const Error& e) {
-    const bool too_large =
-        std::string_view(e.what()).find("does not fit in 64 bits") != std::string_view::npos;
-    if (e.kind() != ErrorKind::invalid || e.where().known() || !too_large) throw;
-    throw Error(e.kind(), fmt::format("{}: {}{}", g.name, e.what(), largest_results(g)), options.loc);
-  }
+std::unique_ptr<Program> build_for(const Graph& g, std::span<const Sizes> input_strides,
+                                   const StageOptions& options, BuildRecord& record) {
+  Graph optimised = optimize(g);
+  record.nodes += static_cast<int>(optimised.nodes.size());
+  std::unique_ptr<Program> program;
+  if (options.reference) program = std::make_unique<InterpretedProgram>(optimised);
+  else if (options.device.is_cuda()) program = build_cuda(optimised, input_strides, options, record);
+  else program = build_native(optimised, input_strides, options, record);
+  if (options.check) program = check_against_reference(std::move(program), optimised, options);
+  if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised, options.device);
+  program->communication = communication_of(optimised);
+  return program;
 }
 
 }  // namespace
@@ -267,15 +267,11 @@ std::unique_ptr<Program> build_program(const Graph& g, std::span<const Sizes> in
   verify(g);
   check_graph(g, "recording");
   dump("trace", [&] { return print(g); });
-  Graph optimised = optimize(g);
-  record.nodes += static_cast<int>(optimised.nodes.size());
-  std::unique_ptr<Program> program;
-  if (options.reference) program = std::make_unique<InterpretedProgram>(optimised);
-  else program = build_or_why(optimised, input_strides, options, record);
-  if (options.check) program = check_against_reference(std::move(program), optimised, options);
-  if (options.check_numerics) program = check_for_nonfinite(std::move(program), optimised, options.device);
-  program->communication = communication_of(optimised);
-  return program;
+  try {
+    return build_for(g, input_strides, options, record);
+  } catch (const SizeOverflow& e) {  // beyond all memory: of what?
+    throw Error(e.kind(), fmt::format("{}: {}{}", g.name, e.what(), largest_results(g)), options.loc);
+  }
 }
 
 }  // namespace kiln::detail

@@ -165,6 +165,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim,
   require(x, "tensor_split", loc);
   KILN_CHECK(sections > 0, invalid, "tensor_split ({}): {} sections, expected at least one", loc.str(),
              sections);
+  check_pieces(sections, "tensor_split", loc);
   const int64_t n = size_along(x, dim, "tensor_split", loc);
   std::vector<Tensor> parts;
   int64_t at = 0;
@@ -191,9 +192,10 @@ std::vector<Tensor> tensor_split_at(const Tensor& x, const Sizes& indices, int64
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, Loc loc) {
   require(x, "unbind", loc);
+  const int64_t n = size_along(x, dim, "unbind", loc);
+  check_pieces(n, "unbind", loc);
   std::vector<Tensor> parts;
-  for (int64_t i = 0, n = size_along(x, dim, "unbind", loc); i < n; ++i)
-    parts.push_back(select(x, dim, i, loc));
+  for (int64_t i = 0; i < n; ++i) parts.push_back(select(x, dim, i, loc));
   return parts;
 }
 

@@ -174,7 +174,13 @@ void* Tensor::data_checked(DType dtype, Loc loc) const {
   return impl_->device_ref().data;
 }
 
-Tensor::operator bool() const { return item<double>() != 0; }
+Tensor::operator bool() const {
+  const Loc loc = detail::caller_loc();  // a conversion takes no arguments
+  checked(*this, "bool", loc);
+  KILN_CHECK(numel() == 1, invalid, "bool: expected one element, got {} (take any() or all() of it)",
+             type_str());
+  return item<double>(loc) != 0;
+}
 
 namespace {
 /// With its history up to date.

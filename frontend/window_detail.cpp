@@ -7,14 +7,15 @@ namespace kiln::detail {
 
 Sizes spatial(const SpatialArg& arg, int64_t n, int64_t least, const char* what, const char* name, Loc loc) {
   const Sizes& given = arg.values;
+  const std::string place = loc.known() ? fmt::format("{} ({})", name, loc.str()) : name;
   KILN_CHECK(given.size() == 1 || static_cast<int64_t>(given.size()) == n, invalid,
-             "{} ({}): {} has {} numbers, expected one, or {} for its dims of space", name, loc.str(), what,
-             given.size(), n);
+             "{}: {} has {} numbers, expected one, or {} for its dims of space", place, what, given.size(),
+             n);
   const Sizes all = given.size() == 1 ? Sizes(static_cast<size_t>(n), given[0]) : given;
   constexpr int64_t kMost = int64_t{1} << 31;
   for (int64_t v : all)
-    KILN_CHECK(v >= least && v < kMost, invalid, "{} ({}): {} is {}, expected {} to {}", name, loc.str(),
-               what, v, least, kMost - 1);
+    KILN_CHECK(v >= least && v < kMost, invalid, "{}: {} is {}, expected {} to {}", place, what, v, least,
+               kMost - 1);
   return all;
 }
 

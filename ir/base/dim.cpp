@@ -33,13 +33,15 @@ using Terms = std::map<std::vector<AtomPtr>, int64_t, MonomialLess>;
 
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t out;
-  KILN_CHECK(!__builtin_add_overflow(a, b, &out), invalid, "size {} + {} does not fit in 64 bits", a, b);
+  if (__builtin_add_overflow(a, b, &out))
+    throw SizeOverflow(fmt::format("size {} + {} does not fit in 64 bits", a, b));
   return out;
 }
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t out;
-  KILN_CHECK(!__builtin_mul_overflow(a, b, &out), invalid, "size {} * {} does not fit in 64 bits", a, b);
+  if (__builtin_mul_overflow(a, b, &out))
+    throw SizeOverflow(fmt::format("size {} * {} does not fit in 64 bits", a, b));
   return out;
 }
 

@@ -12,7 +12,15 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/base/error.h"
+
 namespace kiln {
+
+/// A size that does not fit in 64 bits: invalid. It knows no op; who builds or runs one names it.
+class SizeOverflow : public Error {
+ public:
+  explicit SizeOverflow(const std::string& message) : Error(ErrorKind::invalid, message) {}
+};
 
 /// An integer-valued expression over symbols: constants, symbols, +, -, *, floor division, modulo, min, max.
 /// Equal polynomials compare equal, whatever way they were built.
