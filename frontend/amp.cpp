@@ -99,7 +99,11 @@ constexpr std::string_view kF32[] = {"acos",
                                      "matrix_norm",
                                      "cross_entropy",
                                      "gaussian_nll_loss",
-                                     "multilabel_soft_margin_loss"};
+                                     "multilabel_soft_margin_loss",
+                                     "rdiv",  // div of a number by a tensor: torch.Tensor.__rdiv__
+                                     "square",
+                                     "gumbel_softmax",
+                                     "local_response_norm"};
 constexpr std::string_view kWidest[] = {"addcdiv", "addcmul",   "atan2",     "bilinear",   "cross",
                                         "dot",     "index_put", "tensordot", "scatter_add"};
 constexpr std::string_view kRefused[] = {"binary_cross_entropy"};

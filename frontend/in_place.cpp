@@ -248,7 +248,9 @@ Tensor& Tensor::uniform_(double from, double to, Loc loc) {
   return in_place("uniform_", loc, *this, {}, with_draws({from, to}, 1), [&](const std::vector<Tensor>& s) {
     const DType wide = dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor u = cast_to(uniform(s[2], s[3], sizes()), wide), lo = cast_to(s[0], wide);
-    return add2(lo, mul2(u, sub2(cast_to(s[1], wide), lo)));
+    const Tensor drawn = add2(lo, mul2(u, sub2(cast_to(s[1], wide), lo)));
+    const Tensor x = cast_to(drawn, dtype()), first = cast_to(s[0], dtype()), end = cast_to(s[1], dtype());
+    return select3(binary(op("ge"), x, end), first, x);  // rounding reaches the end, which is not drawn
   });
 }
 Tensor& Tensor::normal_(double mean, double deviation, Loc loc) {

@@ -167,7 +167,7 @@ Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double b
              "local_response_norm ({}): got x {} and size {}, expected [n, c, space...] and at least 1",
              loc.str(), x.type_str(), size);
   return call(kName, loc, {&x}, {size}, {alpha / static_cast<double>(size), beta, k},
-              [&](const std::vector<Tensor>& s) {
+              [&](const Tensor& x, const std::vector<Tensor>& s) {
                 const Tensor padded = pad_dims(mul2(x, x), 1, {size / 2}, {(size - 1) / 2}, 0);
                 const Tensor sum = reduce(op("sum"), windows(padded, 1, size, 1, 1), {2}, false);
                 const auto as = [&](size_t i) { return cast_to(s[i], x.dtype()); };

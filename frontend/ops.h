@@ -110,8 +110,9 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, Loc loc = Lo
 // Elementwise, one operand, in its dtype. Shapes: x [...] -> [...]. Throws: invalid, on bool.
 Tensor neg(const Tensor& x, Loc loc = Loc::current());
 Tensor abs(const Tensor& x, Loc loc = Loc::current());
+/// -1, 0 or 1; bool as it is.
 Tensor sign(const Tensor& x, Loc loc = Loc::current());
-/// x^2.
+/// x^2; of bool, i64.
 Tensor square(const Tensor& x, Loc loc = Loc::current());
 
 // Elementwise, one operand; integers and bool become f32. Shapes: x [...] -> [...]. Throws: nothing else.
@@ -141,7 +142,7 @@ Tensor erfc(const Tensor& x, Loc loc = Loc::current());
 /// Whether x is zero; bool.
 Tensor logical_not(const Tensor& x, Loc loc = Loc::current());
 
-// Elementwise, one floating operand. Shapes: x [...] -> [...]. Throws: invalid, on integers and bool.
+// Elementwise, to whole numbers; integers are their own. Shapes: x [...] -> [...]. Throws: invalid, on bool.
 Tensor floor(const Tensor& x, Loc loc = Loc::current());
 Tensor ceil(const Tensor& x, Loc loc = Loc::current());
 Tensor round(const Tensor& x, Loc loc = Loc::current());

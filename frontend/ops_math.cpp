@@ -272,6 +272,15 @@ Tensor unary_call(Op o, const Tensor& x, Loc loc, bool to_float) {
               [&](const Tensor& x, const auto&) { return unary(o, to_float ? floating(x) : x); });
 }
 
+/// Integers are whole already.
+Tensor rounded(Op o, const Tensor& x, Loc loc) {
+  const char* name = kOpNames[o.id].data();
+  require(x, name, loc);
+  return call(name, loc, {&x}, {}, {}, [&](const auto&) {
+    return is_floating(x.dtype()) || x.dtype() == DType::boolean ? unary(o, x) : copied(x);
+  });
+}
+
 Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
   return binary_call(kOpNames[o.id].data(), a, b,
                      [&](const Tensor& x, const Tensor& y) { return binary(o, x, y, a.loc); });
@@ -322,7 +331,11 @@ Tensor logical_op(Op o, const TensorArg& a, const TensorArg& b) {
 
 Tensor neg(const Tensor& x, Loc loc) { return unary_call(op("neg"), x, loc, false); }
 Tensor abs(const Tensor& x, Loc loc) { return unary_call(op("abs"), x, loc, false); }
-Tensor sign(const Tensor& x, Loc loc) { return unary_call(op("sign"), x, loc, false); }
+Tensor sign(const Tensor& x, Loc loc) {
+  require(x, "sign", loc);
+  return call("sign", loc, {&x}, {}, {},
+              [&](const auto&) { return x.dtype() == DType::boolean ? copied(x) : unary(op("sign"), x); });
+}
 Tensor exp(const Tensor& x, Loc loc) { return unary_call(op("exp"), x, loc, true); }
 Tensor exp2(const Tensor& x, Loc loc) { return unary_call(op("exp2"), x, loc, true); }
 Tensor expm1(const Tensor& x, Loc loc) { return unary_call(op("expm1"), x, loc, true); }
@@ -351,15 +364,18 @@ Tensor tanh(const Tensor& x, Loc loc) { return unary_call(op("tanh"), x, loc, tr
 Tensor sigmoid(const Tensor& x, Loc loc) { return unary_call(op("sigmoid"), x, loc, true); }
 Tensor erf(const Tensor& x, Loc loc) { return unary_call(op("erf"), x, loc, true); }
 Tensor erfc(const Tensor& x, Loc loc) { return unary_call(op("erfc"), x, loc, true); }
-Tensor floor(const Tensor& x, Loc loc) { return unary_call(op("floor"), x, loc, false); }
-Tensor ceil(const Tensor& x, Loc loc) { return unary_call(op("ceil"), x, loc, false); }
-Tensor round(const Tensor& x, Loc loc) { return unary_call(op("round"), x, loc, false); }
-Tensor trunc(const Tensor& x, Loc loc) { return unary_call(op("trunc"), x, loc, false); }
+Tensor floor(const Tensor& x, Loc loc) { return rounded(op("floor"), x, loc); }
+Tensor ceil(const Tensor& x, Loc loc) { return rounded(op("ceil"), x, loc); }
+Tensor round(const Tensor& x, Loc loc) { return rounded(op("round"), x, loc); }
+Tensor trunc(const Tensor& x, Loc loc) { return rounded(op("trunc"), x, loc); }
 Tensor isnan(const Tensor& x, Loc loc) { return unary_call(op("isnan"), x, loc, false); }
 
 Tensor square(const Tensor& x, Loc loc) {
   require(x, "square", loc);
-  return call("square", loc, {&x}, {}, {}, [&](const auto&) { return binary(op("mul"), x, x, loc); });
+  return call("square", loc, {&x}, {}, {}, [&](const Tensor& x, const auto&) {
+    const Tensor number = x.dtype() == DType::boolean ? cast_to(x, DType::i64) : x;
+    return mul2(number, number);
+  });
 }
 
 Tensor logical_not(const Tensor& x, Loc loc) {
@@ -404,11 +420,12 @@ Tensor logical_or(const TensorArg& a, const TensorArg& b) { return logical_op(op
 Tensor logical_xor(const TensorArg& a, const TensorArg& b) { return logical_op(op("logical_xor"), a, b); }
 
 Tensor div(const TensorArg& a, const TensorArg& b) {
-  return binary_call("div", a, b, [&](const Tensor& x, const Tensor& y) {
-    const bool integers = !is_floating(result_type(x, y));
-    return binary(op("div"), integers ? cast_to(x, DType::f32) : x, integers ? cast_to(y, DType::f32) : y,
-                  a.loc);
-  });
+  return binary_call(!a.tensor && state().autocast ? "rdiv" : "div", a, b,
+                     [&](const Tensor& x, const Tensor& y) {
+                       const bool integers = !is_floating(result_type(x, y));
+                       return binary(op("div"), integers ? cast_to(x, DType::f32) : x,
+                                     integers ? cast_to(y, DType::f32) : y, a.loc);
+                     });
 }
 
 Tensor div(const TensorArg& a, const TensorArg& b, RoundingMode mode) {

@@ -102,7 +102,7 @@ Tensor arange(Scalar end, TensorOptions o, Loc loc) { return arange(0, end, 1, o
 
 Tensor rand(Sizes sizes, TensorOptions o, Loc loc) {
   return create("rand", sizes, o, draw(1), loc,
-                [&](const auto& s) { return cast_to(uniform(s[0], s[1], sizes), float_or(o)); });
+                [&](const auto& s) { return uniform_of(s[0], s[1], sizes, float_or(o)); });
 }
 
 Tensor randn(Sizes sizes, TensorOptions o, Loc loc) {

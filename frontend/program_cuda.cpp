@@ -63,6 +63,16 @@ std::vector<std::string> places_of(const Graph& g, const Plan& plan) {
   return places;
 }
 
+CudaTarget target_of(const CudaDevice& device) {
+  try {
+    return parse_cuda_target(device.arch());
+  } catch (const Error& e) {
+    throw Error(ErrorKind::unsupported,
+                fmt::format("{}: Kiln does not know this GPU's limits (a newer Kiln may): {}", device.name(),
+                            e.what()));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Program> build_cuda(const Graph& g, std::span<const Sizes> input_strides,
@@ -74,8 +84,8 @@ std::unique_ptr<Program> build_cuda(const Graph& g, std::span<const Sizes> input
   lower.library = option("KILN_CUDA_MATMUL") == "cublaslt";
   record_job(g, layouts, lower, options, record);
   const int threads = options.threads > 0 ? options.threads : default_threads();
-  CompiledProgram compiled = compile_program(g, layouts, parse_cuda_target(device.arch()), lower,
-                                             &context().cache, threads, options.go_on, !device.simulated());
+  CompiledProgram compiled = compile_program(g, layouts, target_of(device), lower, &context().cache, threads,
+                                             options.go_on, !device.simulated());
   CudaOptions run{.graphs = options.graphed != nullptr,
                   .places = places_of(g, compiled.plan),
                   .word = device.guards().word()};

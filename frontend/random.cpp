@@ -28,6 +28,13 @@ Tensor uniform(const Tensor& seed, const Tensor& offset, const Sizes& sizes) {
   return apply(op("random_uniform"), {&seed, &offset}, {Shape(sizes.begin(), sizes.end())});
 }
 
+Tensor uniform_of(const Tensor& seed, const Tensor& offset, const Sizes& sizes, DType dtype) {
+  const Tensor u = uniform(seed, offset, sizes);
+  if (dtype != DType::f16 && dtype != DType::bf16) return cast_to(u, dtype);
+  const double steps = dtype == DType::f16 ? 0x1p11 : 0x1p8;  // rounded to its digits, one would be drawn
+  return cast_to(mul2(unary(op("floor"), mul2(u, lit(u, steps))), lit(u, 1 / steps)), dtype);
+}
+
 Tensor normal_of(const Tensor& seed, const Tensor& offset, const Tensor& seed2, const Tensor& offset2,
                  const Sizes& sizes) {
   const Tensor u = uniform(seed, offset, sizes), v = uniform(seed2, offset2, sizes);
@@ -252,7 +259,7 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   const int64_t d = wrap_dim(dim, logits.dim(), "gumbel_softmax", loc);
   const std::vector<Scalar> g = draw(1);
   return call("gumbel_softmax", loc, {&logits}, {d, hard}, {tau, g[0], g[1]},
-              [&](const std::vector<Tensor>& s) {
+              [&](const Tensor& logits, const std::vector<Tensor>& s) {
                 const Tensor wait = waiting(uniform(s[1], s[2], logits.sizes()));
                 const Tensor noise = cast_to(unary(op("log"), wait), logits.dtype());
                 const Tensor soft = softmax(div2(sub2(logits, noise), cast_to(s[0], logits.dtype())), d, loc);

@@ -70,6 +70,22 @@ TEST(Promotion, NumbersKeepTheTensorsTypeInTheirCategory) {
   EXPECT_EQ(values(2.0 - vec({0.5f})), (Floats{1.5}));
 }
 
+TEST(Elementwise, WholeNumbersAndBool) {
+  for (const DType t : {DType::u8, DType::i32, DType::i64}) {
+    const Tensor x = ids({3, 0}).to(t);
+    for (const Tensor& y : {floor(x), ceil(x), round(x), trunc(x)}) {
+      EXPECT_EQ(y.dtype(), t);
+      EXPECT_EQ(values(y), (Floats{3, 0}));
+      EXPECT_NE(y.impl(), x.impl());  // a copy, as of any other dtype
+    }
+  }
+  const Tensor b = vec({1, 0}).to(DType::boolean);
+  EXPECT_ERROR(floor(b), "invalid: floor (@): needs a floating dtype; got bool[2] (cast first)");
+  EXPECT_EQ(sign(b).dtype(), DType::boolean);
+  EXPECT_EQ(square(b).dtype(), DType::i64);
+  EXPECT_EQ(values(square(b)), (Floats{1, 0}));
+}
+
 TEST(Elementwise, IntegersAndKinks) {
   EXPECT_EQ(values(remainder(ids({7, -7}), 3)), (Floats{1, 2}));
   EXPECT_EQ(values(fmod(ids({7, -7}), 3)), (Floats{1, -1}));

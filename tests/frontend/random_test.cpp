@@ -40,6 +40,25 @@ void expect_shared_draws(const std::function<Tensor()>& f, const char* name) {
   EXPECT_NE(b, c) << name;
 }
 
+TEST(Random, UniformStaysBelowItsEnd) {
+  for (const DType t : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    manual_seed(3);
+    const Tensor u = rand({20000}, t);
+    const Numbers v = doubles(u);
+    EXPECT_LT(*std::max_element(v.begin(), v.end()), 1) << dtype_name(t);  // rounded, one would be drawn
+    EXPECT_GE(*std::min_element(v.begin(), v.end()), 0);
+    const Stats s = stats(u);
+    EXPECT_NEAR(s.mean, 0.5, 0.01);
+    EXPECT_NEAR(s.var, 1.0 / 12, 0.002);
+    Tensor x = zeros({20000}, t);
+    x.uniform_(-1, 1);
+    const Numbers w = doubles(x);
+    EXPECT_LT(*std::max_element(w.begin(), w.end()), 1) << dtype_name(t);
+    EXPECT_GE(*std::min_element(w.begin(), w.end()), -1);
+    EXPECT_EQ(doubles(x.uniform_(2, 2)), Numbers(20000, 2.0));
+  }
+}
+
 TEST(Random, Bernoulli) {
   manual_seed(2);
   const Tensor p = cat({zeros({10}), ones({10}), full({4000}, 0.3)});
