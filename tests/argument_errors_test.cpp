@@ -88,9 +88,11 @@ TEST(ArgumentErrors, NoFunctionIsMissing) {
     for (size_t i = 0; i < f.args.size(); ++i)
       known.insert(std::string(f.name) + " " + f.argument(i).substr(0, f.argument(i).find('[')));
   size_t count = 0;
-  for (const char* header : {"ops", "elementwise", "reductions", "shapes", "linalg", "functional",
-                             "activation", "losses", "conv", "pooling", "unpooling", "norm", "ops_index",
-                             "ops_sort", "vision", "random", "attention", "rnn", "packed_sequence"}) {
+  for (const char* header : {"ops",       "elementwise", "reductions",      "shapes",
+                             "linalg",    "functional",  "activation",      "losses",
+                             "conv",      "pooling",     "unpooling",       "norm",
+                             "ops_index", "ops_sort",    "vision",          "random",
+                             "attention", "rnn",         "packed_sequence", "flex_attention"}) {
     const std::set<std::string> all = declared(fmt::format("frontend/{}.h", header));
     EXPECT_FALSE(all.empty()) << header;
     count += all.size();

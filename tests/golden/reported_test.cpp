@@ -162,24 +162,30 @@ TEST(Case, ALearningRateThatChanges) {
 TEST_P(Cases, AReplacedBufferIsTheOneWritten) {
   Tensor c = zeros({2});
   auto f = as_way([&](const Tensor& at, const Tensor& v) {
-    c.copy_(index_put(c, {at}, v));
-    return c.clone();
+    index_put_(c, {at}, v);
+    return c;
   });
-  EXPECT_EQ(values(f(ids({0}), vec({2}))), (Floats{2, 0}));
+  const Tensor before = f(ids({0}), vec({2}));
+  EXPECT_EQ(values(before), (Floats{2, 0}));
   c = zeros({2});
   EXPECT_EQ(values(f(ids({1}), vec({1}))), (Floats{0, 1}));
   EXPECT_EQ(values(c), (Floats{0, 1}));
+  EXPECT_EQ(values(f(ids({0}), vec({3}))), (Floats{3, 1}));
+  EXPECT_EQ(values(before), (Floats{2, 0}));
 }
 
 // K20: results are the caller's, also of a call whose result goes into the next.
 TEST_P(Cases, ResultsOutliveTheNextCall) {
   auto f = as_way([](const Tensor& x) { return matmul(x, x); });
   const Tensor two = mat({2, 0, 0, 2}, {2, 2}), three = mat({3, 0, 0, 3}, {2, 2});
-  const Tensor y1 = f(two), y2 = f(three);
+  const Tensor y1 = f(two), y2 = f(three), y3 = f(two), y4 = f(three);
   EXPECT_EQ(values(y1), (Floats{4, 0, 0, 4}));
   EXPECT_EQ(values(y2), (Floats{9, 0, 0, 9}));
+  EXPECT_EQ(values(y3), (Floats{4, 0, 0, 4}));
+  EXPECT_EQ(values(y4), (Floats{9, 0, 0, 9}));
   auto g = as_way([](const Tensor& x) { return x + 1.0; });
   EXPECT_EQ(values(g(g(vec({1})))), Floats{3});
+  EXPECT_EQ(values(g(g(g(vec({1}))))), Floats{4});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Cases, ::testing::Values(Way::eager, Way::compiled, Way::graphs),

@@ -57,7 +57,7 @@ class Listener : public Builder {
   GraphBuilder b_;
 };
 
-/// The ops that the rule of row `d` emits for one use of it.
+/// The ops that the rule of row `d` emits for one use of it: the last, those before it make its operands.
 std::set<std::string_view> emitted(const OpDef& d, const testing::GradientCase& c) {
   Graph g;
   std::vector<Value> x;
@@ -65,7 +65,8 @@ std::set<std::string_view> emitted(const OpDef& d, const testing::GradientCase& 
     x.push_back(g.add_input({DType::f64, Shape(s.begin(), s.end())}, InputKind::arg, ""));
   GraphBuilder b(g);
   c.emit(b, x);
-  for (const Node& node : std::vector<Node>(g.nodes.begin(), g.nodes.end())) {
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node node = g.nodes[i];
     if (def(node.op).name != d.name) continue;
     Listener l(g);
     const Value out = node.out, grad = b.constant_like(1, out);
