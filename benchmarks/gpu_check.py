@@ -59,6 +59,7 @@ SHARES = {  # part -> its share of the budget, in the order that they run
     "gpt2-bf16": 13,
     "sweep": 14,
 }
+EXACT_TOLERANCE, ROUNDED_TOLERANCE = 1e-4, 2e-2  # of losses
 LEAST_S = 3  # nothing is begun that has less
 
 
@@ -251,9 +252,25 @@ def limit_ms(name, limits):
     return 1e3 * (FLOP[workload] / (peak * 1e12) + BYTES[workload] / (limits["copy_gbs"] * 1e9))
 
 
+def wrong(name, losses, rows):
+    """What is wrong with a row's losses, or None: those of exact f32 are known, others are compared with the
+    first row of the workload."""
+    workload, precision, autocast = WORKLOADS[name]
+    exact = precision == "highest" and autocast == "off"
+    first = next((r["losses"] for r in rows if r["workload"] == name and r.get("losses")), losses)
+    expected = compare_rows.LOSSES[workload] if exact else first
+    tolerance = EXACT_TOLERANCE if exact else ROUNDED_TOLERANCE
+    if losses and all(abs(x - y) <= tolerance * abs(y) for x, y in zip(losses, expected)):
+        return None
+    return f"losses {losses[:3]}, expected {expected[:3]}" if losses else "no losses"
+
+
 def add(c, name, system, command, limit):
     row = c.json_row(f"{name}, {system}", command, limit)
     if row:
+        fault = wrong(name, row.get("losses"), c.result["rows"])
+        if fault:
+            c.result["failed"].append(f"{name}, {system}: {fault}")
         keys = ("median_ms", "low_ms", "first_step_s", "startup_s", "device_peak_mb", "losses", "compiled")
         c.result["rows"].append({"workload": name, "system": system, **{k: row[k] for k in keys if k in row},
                                  "limit_ms": limit_ms(name, c.result.get("limits"))})

@@ -37,8 +37,15 @@ case $called in
   *" matmul-"*) n=${2#matmul-} ms=$((n * n * n))e-11 ;;
   *) ms=0.5 ;;
 esac
+case $called in
+  *"${FAKE_WRONG:-nothing}"*) loss=NaN ;;
+  *" mlp "*) loss=2.3712 ;;
+  *" gpt-small "*) loss=4.63878 ;;
+  *" pointwise "*) loss=0.333076 ;;
+  *) loss=10.9 ;;
+esac
 echo warming up
-echo '{"first_step_s": 5, "startup_s": 4.75, "losses": [1.0], "device_peak_mb": 500.5, "compiled": 3,' \\
+echo '{"first_step_s": 5, "startup_s": 4.75, "losses": ['$loss'], "device_peak_mb": 500.5, "compiled": 3,' \\
   '"median_ms": '$ms', "low_ms": '$ms', "min_ms": '$ms'}'
 """
 IMPL_TORCH = """
@@ -56,10 +63,12 @@ def build(a):
     if a.framework == "torch-compile":
         seconds *= 0.5 if a.mode == "max-autotune" else 0.75
     steps = []
+    known = {"mlp": [2.3712, 2.354486, 2.337841], "gpt-small": [4.63878, 4.600086, 4.56517],
+             "pointwise": [0.333076]}.get(a.workload, [10.95])
     def step():
         torch.now[0] += seconds + (0 if steps else 3)
         steps.append(1)
-        return 1.0
+        return known[min(len(steps), len(known)) - 1]
     return step, lambda: dict(device_peak_mb=1000.5)
 """
 TORCH = """
@@ -342,6 +351,12 @@ class Measured(unittest.TestCase):
         self.assertRegex(result["failed"][1], "^pointwise, torch max-autotune: .*no such device$")
         # The best of torch is compile now, and without limits nothing is a part of them.
         self.assertIn("| pointwise | kiln compiled | 0.1007 | 0.34x |  | 5 | 4.75 | 500.5 |\n", table)
+
+    def test_wrong_losses_are_a_failure(self):
+        for part in ("mlp", "gpt2-bf16"):
+            result, _ = check(part, FAKE_WRONG="--mode graphs")
+            self.assertEqual(len(result["failed"]), 1, result["failed"])
+            self.assertRegex(result["failed"][0], rf"^{part}, kiln graphs: losses \[nan\], expected \[\d")
 
     def test_limits_that_fail(self):
         result, table = check("limits|sweep", FAKE_FAILS="matmul-512", PYTHONPATH="/nonexistent")
