@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -144,7 +145,8 @@ std::string CudaExplained::row_text(const CudaRow& r) const {
                   number(r.threads, r.computes), number(r.registers, r.registers >= 0),
                   number(r.spill_bytes, r.spill_bytes >= 0), bytes_text(static_cast<double>(r.shared_bytes)),
                   share, r.computes ? r.limit : "-", bytes_text(r.bytes), flops_text(r.flops));
-  for (const double us : r.us) out += fmt::format(" {:>9.2f}", us);
+  for (const double us : r.us)
+    out += fmt::format(" {:>9}", std::isinf(us) ? "no room" : fmt::format("{:.2f}", us));
   return out + fmt::format("  {:<8} {}", r.bound, r.lines);
 }
 
@@ -152,14 +154,16 @@ std::string CudaExplained::predicted_text() const {
   std::string out = "  predicted:";
   const std::vector<double> us = sums();
   for (size_t g = 0; g < us.size(); ++g)
-    out += fmt::format("{} {} on {}", g ? "," : "", time_text(us[g] * 1e-6), gpu_specs()[g].name);
+    out += fmt::format("{} {} on {}", g ? "," : "", std::isinf(us[g]) ? "no room" : time_text(us[g] * 1e-6),
+                       gpu_specs()[g].name);
   return out + fmt::format(", one launch after the other{}\n", plan_.not_counted());
 }
 
 Json CudaExplained::json() const {
   const auto by_gpu = [](const std::vector<double>& us) {
     Json out = Json::object();
-    for (size_t g = 0; g < us.size(); ++g) out[std::string(gpu_specs()[g].name)] = us[g];
+    for (size_t g = 0; g < us.size(); ++g)
+      out[std::string(gpu_specs()[g].name)] = std::isinf(us[g]) ? Json() : Json(us[g]);
     return out;
   };
   Json out = {{"name", program_.name}, {"ends", program_.ends}, {"target", target_.arch}};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ir/base/rounding.h"
 
@@ -74,7 +75,8 @@ Occupancy occupancy(const BlockNeeds& block, const CudaTarget& target) {
 
 Prediction predict(const KernelWork& work, const Occupancy& occupancy, const GpuSpec& gpu) {
   Prediction p{gpu.launch_us, "launch", 0};
-  if (work.blocks <= 0 || occupancy.blocks <= 0) return p;
+  if (work.blocks <= 0) return p;
+  if (occupancy.blocks <= 0) return {std::numeric_limits<double>::infinity(), "no room", 0};
   const double room = static_cast<double>(gpu.multiprocessors) * occupancy.blocks;
   const auto blocks = static_cast<double>(work.blocks);
   p.waves = blocks / room;

@@ -56,8 +56,8 @@ struct KernelWork {
 };
 
 struct Prediction {
-  double us = 0;
-  std::string_view bound;  ///< "memory", "compute" or "launch": what most of the time goes to
+  double us = 0;           ///< infinite: no block of the kernel has room on the GPU
+  std::string_view bound;  ///< "memory", "compute" or "launch": what most of the time goes to; "no room"
   double waves = 0;        ///< blocks over those that run at once
 };
 

@@ -173,8 +173,19 @@ void CudaProducts::check(cuda::LtStatus status, const char* call, const CudaProd
                                              p.m ? describe(p) : "", status_name(status), status));
 }
 
-CudaProducts::Prepared& CudaProducts::prepare(const CudaProduct& p) {
-  std::unique_ptr<Prepared>& kept = prepared_[p];
+namespace {
+/// The largest power of two, as far as the library takes account of it, that divides the addresses of all
+/// matrices of the batch.
+uint32_t alignment_of(const void* at, const CudaProduct::Matrix& m, const CudaProduct& p) {
+  constexpr uintptr_t kMost = 256;
+  const auto apart = static_cast<uintptr_t>(p.batch > 1 ? m.batch_stride : 0) * dtype_size(p.dtype);
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(at) | apart | kMost;
+  return static_cast<uint32_t>(bits & -bits);
+}
+}  // namespace
+
+CudaProducts::Prepared& CudaProducts::prepare(const CudaProduct& p, const Alignment& alignment) {
+  std::unique_ptr<Prepared>& kept = prepared_[{p, alignment}];
   if (kept) return *kept;
   auto made = std::make_unique<Prepared>(library_);
   const Types t = types_of(p);
@@ -208,6 +219,12 @@ CudaProducts::Prepared& CudaProducts::prepare(const CudaProduct& p) {
   cuda::LtChoice choice{};
   int found = 0;
   cuda::LtStatus s = library_.wish_set(wish, cuda::kLtMaxWorkspace, &room, sizeof room);
+  const std::pair<int, uint32_t> aligned[] = {{cuda::kLtAlignA, alignment[1]},  // b' is the first factor
+                                              {cuda::kLtAlignB, alignment[0]},
+                                              {cuda::kLtAlignC, alignment[2]},
+                                              {cuda::kLtAlignD, alignment[2]}};
+  for (const auto& [what, bytes] : aligned)
+    if (s == 0) s = library_.wish_set(wish, what, &bytes, sizeof bytes);
   if (s == 0)
     s = library_.choose(handle_, made->desc, made->b, made->a, made->c, made->c, wish, 1, &choice, &found);
   library_.wish_destroy(wish);
@@ -222,7 +239,7 @@ void CudaProducts::run(const CudaProduct& p, const void* a, const void* b, void*
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   std::lock_guard lock(mutex_);
   device_.make_current();
-  const Prepared& x = prepare(p);
+  const Prepared& x = prepare(p, {alignment_of(a, p.a, p), alignment_of(b, p.b, p), alignment_of(c, p.c, p)});
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const bool wide = p.dtype == DType::f64;

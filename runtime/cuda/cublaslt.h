@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ir/base/dtype.h"
 #include "runtime/cuda/device.h"
@@ -43,7 +44,8 @@ inline constexpr int kLtCompute32F = 68, kLtCompute64F = 70, kLtComputeTf32 = 77
 inline constexpr int kLtR32F = 0, kLtR64F = 1, kLtR16F = 2, kLtR16BF = 14;         ///< cudaDataType_t
 inline constexpr int kLtTransA = 3, kLtTransB = 4;           ///< cublasLtMatmulDescAttributes_t
 inline constexpr int kLtBatchCount = 5, kLtBatchStride = 6;  ///< cublasLtMatrixLayoutAttribute_t
-inline constexpr int kLtMaxWorkspace = 1;                    ///< cublasLtMatmulPreferenceAttributes_t
+inline constexpr int kLtMaxWorkspace = 1, kLtAlignA = 5, kLtAlignB = 6, kLtAlignC = 7,
+                     kLtAlignD = 8;  ///< cublasLtMatmulPreferenceAttributes_t
 
 #define KILN_CUBLASLT_FUNCTIONS(X)                                                                        \
   X(create, "cublasLtCreate", (LtHandle * handle))                                                        \
@@ -121,7 +123,9 @@ class CudaProducts {
 
  private:
   struct Prepared;
-  Prepared& prepare(const CudaProduct& product);
+  /// Of the addresses of a, b and c, in bytes: what the library may choose from depends on it.
+  using Alignment = std::array<uint32_t, 3>;
+  Prepared& prepare(const CudaProduct& product, const Alignment& alignment);
   void check(cuda::LtStatus status, const char* call, const CudaProduct& product) const;
 
   const cuda::CublasLt& library_;
@@ -129,7 +133,7 @@ class CudaProducts {
   cuda::LtHandle handle_ = nullptr;
   CudaMemory workspace_;  // the compute stream's order keeps it one product's
   std::mutex mutex_;
-  std::map<CudaProduct, std::unique_ptr<Prepared>> prepared_;
+  std::map<std::pair<CudaProduct, Alignment>, std::unique_ptr<Prepared>> prepared_;
 };
 
 }  // namespace kiln

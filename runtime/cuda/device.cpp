@@ -25,6 +25,9 @@ constexpr size_t kPlaceChars = 120;
 /// Errors after which the context takes no more work.
 bool ends_context(Result r) {
   switch (r) {
+    case cuda::kUncorrectableEcc:
+    case cuda::kNvlinkUncorrectable:
+    case cuda::kAssert:
     case cuda::kIllegalAddress:
     case cuda::kLaunchTimeout:
     case cuda::kHardwareStackError:

@@ -178,6 +178,9 @@ class CudaDevice {
   /// What it has computed is wrong, or will be: every later call throws `kind`, with the reason.
   void fail(ErrorKind kind, const std::string& why);
 
+  /// Keeps what was put on a stream, so that errors can name the last ones: launch() does it itself.
+  void note(const char* name, const char* place, const std::shared_ptr<const std::string>& inside = {});
+
  private:
   friend class CudaMemory;
   friend class CudaEvent;
@@ -206,7 +209,6 @@ class CudaDevice {
   std::string recorded_launches() const;
   std::string who_holds(size_t asked, std::string_view holder, const std::string& what);
   std::string graph_text() const;
-  void note(const char* name, const char* place, const std::shared_ptr<const std::string>& inside = {});
   void check_unrecorded(const char* call, size_t bytes) const;
   CudaMemory allocate_on(cuda::Stream stream, size_t bytes, std::string_view holder,
                          const std::function<std::string()>& describe);

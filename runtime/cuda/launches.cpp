@@ -299,6 +299,10 @@ void CudaLaunches::launch_parts(const Call& call, size_t at, Stream stream, Addr
   }
 }
 
+namespace {
+std::string in_brackets(std::string_view place) { return place.empty() ? "" : fmt::format(" ({})", place); }
+}  // namespace
+
 /// Writes what was not there before the call, so it may run where a guard does not hold. All products of a
 /// device share a workspace, and so the compute stream.
 void CudaLaunches::launch_product(const Call& call, size_t at) {
@@ -310,11 +314,16 @@ void CudaLaunches::launch_product(const Call& call, size_t at) {
   for (size_t i = 0; i < data.size(); ++i)
     data[i] = reinterpret_cast<void*>(address_of(call, l, i) +
                                       static_cast<Address>(p.offsets[i]) * dtype_size(p.product.dtype));
-  products_->run(p.product, data[0], data[1], data[2]);
+  try {
+    products_->run(p.product, data[0], data[1], data[2]);
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("{}{}", e.what(), in_brackets(place(l))), e.where());
+  }
 }
 
 void CudaLaunches::launch_builtin(const Call& call, size_t at, Stream stream, Address guard) {
   const Launch& l = plan_.launches[at];
+  device_.note(names_[at].c_str(), place(l));
   if (names_product(plan_.kernels[static_cast<size_t>(l.kernel)].symbol)) return launch_product(call, at);
   const int64_t bytes = call.bound.launch_dims[static_cast<size_t>(call.bound.launches[at].first_dim)];
   std::array<uint64_t, 2> buffers{};

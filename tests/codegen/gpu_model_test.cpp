@@ -96,6 +96,16 @@ TEST(Predict, ACopyTakesItsBytesOverTheBandwidth) {
   EXPECT_EQ(p.bound, "memory");
 }
 
+TEST(Predict, WhatHasNoRoomTakesForever) {
+  const BlockNeeds row{512, 64, 200 << 10};  // more shared memory than a block of an A100 has
+  KernelWork w = stream_work(1e6, 100);
+  w.block = row;
+  const Prediction p = predict(w, occupancy(row, parse_cuda_target("sm_80")), gpu("A100"));
+  EXPECT_TRUE(std::isinf(p.us));
+  EXPECT_EQ(p.bound, "no room");
+  EXPECT_LT(predict(w, occupancy(row, parse_cuda_target("sm_90a")), gpu("H100")).us, 100);
+}
+
 TEST(Predict, AProductTakesItsFlopsOverThePeakOfItsUnits) {
   const Occupancy o = occupancy({256, 128, 64 << 10}, parse_cuda_target("sm_90a"));
   const double n = 8192;

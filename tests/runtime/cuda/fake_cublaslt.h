@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -34,9 +35,10 @@ To* as(From* p) {
 
 struct State {
   CudaDevice* device = nullptr;
-  int refuse = 0;   ///< status of the next choice
-  int choices = 0;  ///< made so far
-  int compute = 0;  ///< of the last product
+  int refuse = 0;            ///< status of the next choice
+  int choices = 0;           ///< made so far
+  int compute = 0;           ///< of the last product
+  uint32_t aligned[3] = {};  ///< what the next choice may rely on, of a, b and d
 };
 inline State state;
 
@@ -89,6 +91,9 @@ inline LtStatus fake_matmul(LtHandle, LtDesc desc, const void* alpha, const void
   const FakeDesc& f = *as<FakeDesc>(desc);
   state.compute = f.compute;
   EXPECT_EQ(algorithm->data[0], 42u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % algorithm->data[1], 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b) % algorithm->data[2], 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(d) % algorithm->data[3], 0u);
   if (f.scale == kLtR64F) {
     EXPECT_EQ(*static_cast<const double*>(alpha), 1.0);
     EXPECT_EQ(*static_cast<const double*>(beta), 0.0);
@@ -112,7 +117,7 @@ inline LtStatus fake_choose(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLa
                             LtChoice* choices, int* count) {
   ++state.choices;
   if (state.refuse) return state.refuse;
-  choices[0] = {{{42}}, 0, 0, 1, {}};
+  choices[0] = {{{42, state.aligned[0], state.aligned[1], state.aligned[2]}}, 0, 0, 1, {}};
   *count = 1;
   return 0;
 }
@@ -139,9 +144,15 @@ inline CublasLt fake_table() {
     else std::memcpy(&as<FakeLayout>(l)->batch_stride, value, bytes);
     return 0;
   };
-  t.wish_create = [](LtWish* w) { return *w = as<LtWishObject>(&state), 0; };
+  t.wish_create = [](LtWish* w) {
+    std::fill_n(state.aligned, 3, 256);  // the library's own default
+    return *w = as<LtWishObject>(&state), 0;
+  };
   t.wish_destroy = [](LtWish) { return 0; };
-  t.wish_set = [](LtWish, int, const void*, size_t) { return 0; };
+  t.wish_set = [](LtWish, int what, const void* value, size_t bytes) {
+    if (what != kLtMaxWorkspace) std::memcpy(&state.aligned[std::min(what - kLtAlignA, 2)], value, bytes);
+    return 0;
+  };
   t.choose = fake_choose;
   t.matmul = fake_matmul;
   return t;
