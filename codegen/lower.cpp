@@ -300,12 +300,9 @@ void Lowering::finish_plan() {
 LoweredProgram detail::lower_collecting(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                         const Target& target, const LowerOptions& options,
                                         std::vector<TunableKernel>* collect) {
-  const bool integer_dots = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) {
-    return n.op == op("dot_general") && !is_floating(g.type(n.out).dtype);
-  });
-  if (integer_dots) {
+  if (detail::has_plain_dots(g)) {
     std::vector<int32_t> source_of;
-    const Graph plain = detail::without_integer_dots(g, source_of);
+    const Graph plain = detail::without_plain_dots(g, source_of);
     LoweredProgram out = lower_collecting(plain, layouts, target, options, collect);
     detail::rename_sources(out.plan, source_of);
     return out;

@@ -185,9 +185,10 @@ void place_operands(Collective& c, const std::function<int()>& copy, std::vector
 /// A launch that copies `bytes` from one cell to another.
 Work copy_work(int copy, int from, int to, const Dim& bytes);
 
-/// Integer dot products as products and sums: the matmul template is for floats. `source_of`: the node of `g`
-/// that each new node stands for.
-Graph without_integer_dots(const Graph& g, std::vector<int32_t>& source_of);
+/// Whether there are dot products that no template is for.
+bool has_plain_dots(const Graph& g);
+/// The graph with products and sums for these. `source_of`: the node of `g` that each new node stands for.
+Graph without_plain_dots(const Graph& g, std::vector<int32_t>& source_of);
 /// Nodes of a plan made from such a graph are named as those of the graph it was made from.
 void rename_sources(Plan& plan, const std::vector<int32_t>& source_of);
 

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <variant>
 
+#include "codegen/tunable.h"
 #include "ir/base/text.h"
 #include "tests/codegen/compiled.h"
 #include "tests/codegen/convolutions.h"
@@ -193,6 +196,46 @@ TEST(Program, ConstantsThatNoIntegerHoldsAreWhatTheMachineGives) {
   output %7
 }})",
                               value, to));
+}
+
+/// Rows of a matrix times a vector, plain and permuted, with and without batches; outer products.
+TEST(Program, ProductsWithAVectorAreSums) {
+  struct Case {
+    const char *a, *b, *dims, *out;
+    bool matmul;
+  };
+  constexpr const char* kNt = "batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)";
+  const Case cases[] = {
+      {"1,300", "70,300", kNt, "1,70", false},
+      {"70,300", "1,300", kNt, "70,1", false},
+      {"1,300", "1,300", kNt, "1,1", false},
+      {"300", "70,300", "batch_a=(), batch_b=(), contract_a=(0), contract_b=(1)", "70", false},
+      {"3,1,33", "3,40,33", "batch_a=(0), batch_b=(0), contract_a=(2), contract_b=(2)", "3,1,40", false},
+      {"40,1", "1,33", "batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)", "40,33", false},
+      {"40", "33", "batch_a=(), batch_b=(), contract_a=(), contract_b=()", "40,33", false},
+      {"1,300", "300,70", "batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)", "1,70", true},
+      {"2,300", "70,300", kNt, "2,70", true},
+  };
+  for (const char* type : {"f32", "f64", "bf16", "f16"})
+    for (const Case& c : cases) {
+      const std::string text = fmt::format(R"(graph g {{
+  %0 = input {0}[{1}] arg
+  %1 = input {0}[{2}] param
+  %2 = {0}[{3}] dot_general %0, %1 {{{4}}}
+  %3 = {0}[{3}] tanh %2
+  output %3
+}})",
+                                           type, c.a, c.b, c.out, c.dims);
+      SCOPED_TRACE(text);
+      expect_same(text, 300);
+      const Compiled p(text);
+      const bool one = c.out != std::string_view("1,1");  // else a sum and what follows
+      EXPECT_EQ(c.matmul ? 0 : p.program.stats.launches, c.matmul ? 0 : one ? 1 : 2);
+      const std::vector<TunableKernel> kernels = tunable_kernels(p.g, {}, host_target());
+      EXPECT_EQ(std::any_of(kernels.begin(), kernels.end(),
+                            [](const auto& k) { return std::holds_alternative<MatmulCase>(k.what); }),
+                c.matmul);
+    }
 }
 
 TEST(Program, AttentionScoresWithScaleAreOneLaunch) {
