@@ -82,13 +82,18 @@ double trial_tolerance(DType dtype, double length) {
   return 64 * unit * std::sqrt(std::max(length, 1.0));
 }
 
-void Operands::Free::operator()(std::byte* p) const { std::free(p); }
+void MadeUpOperand::Free::operator()(std::byte* p) const { std::free(p); }
 
-Operands::Memory Operands::allocate(int64_t bytes) {
+MadeUpOperand::MadeUpOperand(DType dtype, int64_t bytes) : dtype_(dtype), bytes_(bytes) {
   const size_t size = (static_cast<size_t>(bytes) / kAlign + 1) * kAlign;
-  Memory m(static_cast<std::byte*>(std::aligned_alloc(kAlign, size)));
-  if (!m) throw Error(ErrorKind::device, fmt::format("tuning: no memory for an operand of {} bytes", bytes));
-  return m;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlign, size)));
+  if (!memory_)
+    throw Error(ErrorKind::device, fmt::format("out of memory: no {} bytes for an operand", bytes));
+  fill(dtype, data(), bytes);
+}
+
+void MadeUpOperand::clear_integers() {
+  if (!is_floating(dtype_) && dtype_ != DType::boolean) std::memset(data(), 0, static_cast<size_t>(bytes_));
 }
 
 Operands::Operands(const TunableKernel& k)
@@ -96,11 +101,9 @@ Operands::Operands(const TunableKernel& k)
   double elements = 0;
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     const TunableKernel::Buffer& b = k.buffers[i];
-    memory_.push_back(allocate(b.bytes));
-    pointers_.push_back(memory_.back().get());
-    fill(b.dtype, memory_.back().get(), b.bytes);
+    pointers_.push_back(memory_.emplace_back(b.dtype, b.bytes).data());
     if (b.written) elements += static_cast<double>(b.bytes) / static_cast<double>(dtype_size(b.dtype));
-    if (b.read && b.written) first_[i].assign(memory_[i].get(), memory_[i].get() + b.bytes);
+    if (b.read && b.written) first_[i].assign(memory_[i].data(), memory_[i].data() + b.bytes);
   }
   length_ = elements > 0 ? k.flops / elements : 1;
 }
@@ -108,28 +111,28 @@ Operands::Operands(const TunableKernel& k)
 void Operands::poison() {
   for (size_t i = 0; i < memory_.size(); ++i)
     if (kernel_.buffers[i].written && !kernel_.buffers[i].read)
-      std::memset(memory_[i].get(), 0xff, static_cast<size_t>(kernel_.buffers[i].bytes));
+      std::memset(memory_[i].data(), 0xff, static_cast<size_t>(kernel_.buffers[i].bytes));
 }
 
 void Operands::restore() {
   for (size_t i = 0; i < memory_.size(); ++i)
-    if (!first_[i].empty()) std::memcpy(memory_[i].get(), first_[i].data(), first_[i].size());
+    if (!first_[i].empty()) std::memcpy(memory_[i].data(), first_[i].data(), first_[i].size());
 }
 
 void Operands::keep_expected() {
   for (size_t i = 0; i < memory_.size(); ++i)
     if (kernel_.buffers[i].written)
-      expected_[i].assign(memory_[i].get(), memory_[i].get() + kernel_.buffers[i].bytes);
+      expected_[i].assign(memory_[i].data(), memory_[i].data() + kernel_.buffers[i].bytes);
 }
 
 std::string Operands::difference(bool exact) const {
   for (size_t i = 0; i < memory_.size(); ++i) {
     const std::vector<std::byte>& want = expected_[i];
-    if (want.empty() || std::memcmp(want.data(), memory_[i].get(), want.size()) == 0) continue;
+    if (want.empty() || std::memcmp(want.data(), memory_[i].data(), want.size()) == 0) continue;
     const DType t = kernel_.buffers[i].dtype;
     const bool rounds = t == DType::f32 || t == DType::f64;
     if (exact || !rounds) return fmt::format("result {} differs from the default's", i);
-    const double off = relative_difference(t, want.data(), memory_[i].get(), want.size());
+    const double off = relative_difference(t, want.data(), memory_[i].data(), want.size());
     const double most = trial_tolerance(t, length_);
     if (off > most)
       return fmt::format("result {} differs from the default's by {:.3g}, more than {:.3g}", i, off, most);

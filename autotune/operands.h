@@ -17,6 +17,25 @@ namespace kiln {
 /// `length` terms were made in another order. 0 for types without rounding.
 double trial_tolerance(DType dtype, double length);
 
+/// Aligned memory whose elements are numbers that every function is defined for, or small integers.
+class MadeUpOperand {
+ public:
+  /// Throws: device, when there is no memory.
+  MadeUpOperand(DType dtype, int64_t bytes);
+  std::byte* data() const { return memory_.get(); }
+  int64_t bytes() const { return bytes_; }
+  /// Elements that are integers become 0, a place in every table that has one.
+  void clear_integers();
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  DType dtype_;
+  int64_t bytes_;
+};
+
 /// Threads: one.
 class Operands {
  public:
@@ -34,15 +53,9 @@ class Operands {
   std::string difference(bool exact) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  using Memory = std::unique_ptr<std::byte[], Free>;
-  static Memory allocate(int64_t bytes);
-
   const TunableKernel& kernel_;
   double length_ = 1;  // terms of the longest sum, roughly
-  std::vector<Memory> memory_;
+  std::vector<MadeUpOperand> memory_;
   std::vector<void*> pointers_;
   std::vector<std::vector<std::byte>> first_, expected_;  // per buffer; empty where not needed
 };

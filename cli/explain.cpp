@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kiln explain`: what the programs of a job become: graph, kernels, memory, and the time that bytes and
-// FLOPs take at least. Lowers, but runs nothing, and compiles for CUDA alone.
+// `kiln explain`: what the programs of a job become: graph, kernels, memory, the time that bytes and FLOPs
+// take at least, and, with --run, the time that they take. Without it, runs nothing and compiles for CUDA
+// alone.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/explain_cuda.h"
 #include "cli/explain_plan.h"
+#include "cli/explain_run.h"
 #include "cli/text.h"
 #include "cli/tuning.h"
 #include "codegen/job.h"
+#include "codegen/program.h"
 #include "ir/base/error.h"
 #include "runtime/bound_plan.h"
 #include "runtime/machine.h"
@@ -30,7 +36,7 @@ using Json = nlohmann::ordered_json;
 struct ExplainOptions {
   std::string job, target = "host";
   TuneArguments tune;
-  int program = -1, threads = 0;
+  int program = -1, threads = 0, run = 0;
   bool measure = false, json = false;
 };
 
@@ -49,13 +55,20 @@ class CpuExplained {
  public:
   CpuExplained(const JobProgram& p, const LowerOptions& lower, const NamedTarget& target,
                const MachineLimits& limits, bool measured)
-      : CpuExplained(p, kiln::lower(p.graph, p.layouts, target.target, lower), target, limits, measured) {}
+      : CpuExplained(p, kiln::lower(p.graph, p.layouts, target.target, lower), target, limits, measured,
+                     lower.schedules) {}
 
   std::string text(size_t index) const {
     return fmt::format("stage {}: {} for {}, {}\n", index, program_.name, target_.name,
                        count_text(limits_.threads, "thread")) +
-           plan_.graph_text() + launches_text() + plan_.collectives_text() +
-           plan_.memory_text(plan_.bound().scratch_bytes) + predicted_text();
+           plan_.graph_text() + launches_text() + plan_.collectives_text() + plan_.stored_text() +
+           plan_.memory_text(plan_.bound().scratch_bytes) + schedules_text() + predicted_text() +
+           (run_ ? measured_text() : "");
+  }
+
+  /// Runs it on this CPU for so long.
+  void run(const KernelImage& image, double seconds) {
+    run_ = measure_run(plan_, image, limits_.threads, seconds);
   }
 
   Json json() const {
@@ -68,8 +81,11 @@ class CpuExplained {
                 {"phases", plan_.bound().phase_count()},
                 {"launches", Json::array()},
                 {"collectives", plan_.collectives_json()},
-                {"memory", plan_.memory_json(plan_.bound().scratch_bytes)}};
-    for (const Row& r : rows_)
+                {"stored", plan_.stored_json()},
+                {"memory", plan_.memory_json(plan_.bound().scratch_bytes)},
+                {"schedules", schedules_}};
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const Row& r = rows_[i];
       out["launches"].push_back({{"name", r.name},
                                  {"ops", r.ops},
                                  {"lines", r.lines},
@@ -78,6 +94,9 @@ class CpuExplained {
                                  {"flops", r.flops},
                                  {"seconds", r.seconds},
                                  {"bound", r.bound_by()}});
+      if (run_) out["launches"].back()["measured_seconds"] = measured(i) ? Json(run_->launch_s[i]) : Json();
+    }
+    if (run_) out["measured"] = {{"seconds", run_->call_s}, {"calls", run_->calls}};
     out["predicted"] = {{"seconds", seconds(true) + seconds(false)},
                         {"by_memory", seconds(true)},
                         {"by_arithmetic", seconds(false)},
@@ -88,11 +107,12 @@ class CpuExplained {
 
  private:
   CpuExplained(const JobProgram& p, LoweredProgram lowered, const NamedTarget& target,
-               const MachineLimits& limits, bool measured)
+               const MachineLimits& limits, bool measured, ScheduleChoices schedules)
       : program_(p),
         target_(target),
         limits_(limits),
         measured_(measured),
+        schedules_(std::move(schedules)),
         kernels_(static_cast<int64_t>(lowered.kernels.size())),
         plan_(p, named(p.graph, std::move(lowered.plan))) {
     for (const Launch& l : plan_.plan().launches) rows_.push_back(row_of(l));
@@ -134,6 +154,41 @@ class CpuExplained {
     }
     return out;
   }
+  std::string schedules_text() const {
+    if (schedules_.empty()) return "";
+    std::string out = fmt::format("  schedules: {} by tuning\n",
+                                  count_text(static_cast<int64_t>(schedules_.size()), "kernel"));
+    for (const auto& [id, schedule] : schedules_) out += fmt::format("    {:.12}  {}\n", id, schedule);
+    return out;
+  }
+  bool measured(size_t i) const { return run_->launch_s[i] >= 0; }
+  /// Launches by time.
+  std::string measured_text() const {
+    std::vector<size_t> order(rows_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const std::vector<double>& s = run_->launch_s;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s[a] > s[b]; });
+    const double sum =
+        std::accumulate(s.begin(), s.end(), 0.0, [](double a, double b) { return a + std::max(b, 0.0); });
+    std::string out = fmt::format(
+        "  measured: {} a call, the median of {}; launch by launch {}, of which\n"
+        "    {:>3}  {:>10} {:>6} {:>8} {:>9} {:>10}  {}\n",
+        time_text(run_->call_s), count_text(run_->calls, "call"), time_text(sum), "", "us", "share", "GB/s",
+        "GFLOP/s", "of limit", "launch");
+    for (const size_t i : order) {
+      const Row& r = rows_[i];
+      if (!measured(i)) continue;
+      out += fmt::format("    {:>3}  {:>10.3f} {:>5.1f}% {:>8.2f} {:>9.2f} {:>9.0f}%  {} {}", i, s[i] * 1e6,
+                         100 * s[i] / sum, r.bytes / s[i] * 1e-9, r.flops / s[i] * 1e-9,
+                         100 * r.seconds / s[i], shortened(r.name, kMostName), r.lines);
+      out.erase(out.find_last_not_of(' ') + 1);
+      out += "\n";
+    }
+    if (run_->not_run > 0)
+      out += fmt::format("    {} not run: a check of indices failed for those that were made up\n",
+                         count_text(static_cast<int64_t>(run_->not_run), "launch"));
+    return out;
+  }
   std::string predicted_text() const {
     return fmt::format(
         "  at least {}, at {:.1f} GB/s and {:.1f} GFLOP/s, {}\n"
@@ -147,6 +202,8 @@ class CpuExplained {
   const NamedTarget& target_;
   MachineLimits limits_;
   bool measured_;
+  ScheduleChoices schedules_;
+  std::optional<MeasuredRun> run_;
   int64_t kernels_ = 0;
   ExplainedPlan plan_;
   std::vector<Row> rows_;
@@ -154,13 +211,17 @@ class CpuExplained {
 
 /// What the times are made of: measured here, or what choosing thread counts assumes.
 MachineLimits limits_of(const ExplainOptions& o, int threads) {
-  if (o.measure) return machine_limits(threads);
+  if (o.measure || o.run > 0) return machine_limits(threads);
   return {threads, threads * WorkModel::kFlopsPerNs * 1e9, threads * WorkModel::kBytesPerNs * 1e9};
 }
 
 void check_for_cpus(const ExplainOptions& o, const std::vector<NamedTarget>& targets) {
   for (const NamedTarget& t : targets) {
-    if (!cuda_target(t.target)) continue;
+    if (const auto* cpu = std::get_if<CpuTarget>(&t.target)) {
+      if (o.run > 0) check_runs_here(*cpu);
+      continue;
+    }
+    KILN_CHECK(o.run == 0, invalid, "explain: --run runs kernels on this CPU; got --target {}", t.name);
     KILN_CHECK(!o.measure, invalid, "explain: --measure runs kernels on this CPU; got --target {}", t.name);
     KILN_CHECK(o.threads == 0, invalid, "explain: --threads is a number of CPU threads; got --target {}",
                t.name);
@@ -194,7 +255,10 @@ void explain(const ExplainOptions& o) {
         no_compiler = explained.no_compiler();
         show(explained, i);
       } else {
-        show(CpuExplained(p, lower, t, limits_of(o, threads), o.measure), i);
+        CpuExplained explained(p, lower, t, limits_of(o, threads), o.measure || o.run > 0);
+        if (o.run > 0)
+          explained.run(compile_program(p.graph, p.layouts, t.target, lower, &cache, threads).image, o.run);
+        show(explained, i);
       }
     }
   }
@@ -215,6 +279,8 @@ void add_explain_command(CLI::App& app) {
              "CPU threads to predict for; 0: the most that a recorded run had");
   add_tune(*command, o->tune, "For a run under this KILN_TUNE, with what it would find");
   add_flag(*command, "--measure", o->measure, "Predict with the measured limits of this machine's CPU");
+  add_number(*command, "--run", o->run, 0, 3600,
+             "Seconds to run each program on this CPU with made-up operands; 0: not at all", "S");
   add_json(*command, o->json);
   command->callback([o] { explain(*o); });
 }

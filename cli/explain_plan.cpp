@@ -130,6 +130,57 @@ std::string ExplainedPlan::name_of(const PlanBuffer& b) const {
                      line.empty() ? "" : " at ", line);
 }
 
+std::vector<ExplainedPlan::Stored> ExplainedPlan::stored() const {
+  std::map<size_t, Stored> by_buffer;
+  for (size_t i = 0; i < plan_.launches.size(); ++i) {
+    const Launch& l = plan_.launches[i];
+    for (size_t place = 0; place < l.buffers.size(); ++place) {
+      const auto b = static_cast<size_t>(l.buffers[place]);
+      if (plan_.buffers[b].kind != BufferKind::arena || plan_.buffers[b].name.empty()) continue;
+      const bool writes =
+          std::find(l.writes.begin(), l.writes.end(), static_cast<int32_t>(place)) != l.writes.end();
+      Stored& s = by_buffer.try_emplace(b, Stored{name_of(plan_.buffers[b]), "", bound_->sizes[b], i, {}})
+                      .first->second;
+      if (!writes && (s.readers.empty() || s.readers.back() != i)) s.readers.push_back(i);
+    }
+  }
+  std::vector<Stored> out;
+  for (auto& [b, s] : by_buffer) {
+    if (s.readers.empty()) continue;
+    s.why = why_stored(plan_.buffers[b], s);
+    out.push_back(std::move(s));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Stored& a, const Stored& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
+/// In what a kernel ends, or what it must read from memory; else how many read it.
+std::string ExplainedPlan::why_stored(const PlanBuffer& b, const Stored& s) const {
+  const Graph& g = program_.graph;
+  const auto ends_kernels = [](OpKind k) {
+    return k == OpKind::contract || k == OpKind::scan || k == OpKind::sort || k == OpKind::scatter;
+  };
+  if (b.name[0] != '%') return "";
+  const int made = g.producer(Value{std::stoi(b.name.substr(1))});
+  if (made < 0) return "";
+  const Node& n = g.nodes[static_cast<size_t>(made)];
+  if (def(n.op).kind == OpKind::contract)
+    return fmt::format("only what is elementwise is fused behind {}", def(n.op).name);
+  if (ends_kernels(def(n.op).kind)) return fmt::format("{} ends a kernel", def(n.op).name);
+  std::set<int> same{n.out.id};  // the value and its views
+  for (const Node& reader : g.nodes) {
+    if (std::none_of(reader.in.begin(), reader.in.end(), [&](Value v) { return same.count(v.id) > 0; }))
+      continue;
+    if (def(reader.op).view) same.insert(reader.out.id);
+    else if (ends_kernels(def(reader.op).kind))
+      return fmt::format("{} reads its operands from memory", def(reader.op).name);
+  }
+  if (def(n.op).kind == OpKind::reduce) return "a reduction, complete only behind its launch";
+  if (s.readers.size() > 1) return fmt::format("{} launches would compute it again", s.readers.size());
+  return "read in another order than it is made, or too much for one kernel";
+}
+
 // ---- text ----
 
 std::string ExplainedPlan::graph_text() const {
@@ -166,6 +217,20 @@ std::string ExplainedPlan::collectives_text() const {
         at[1]);
   }
   return out;
+}
+
+std::string ExplainedPlan::stored_text() const {
+  constexpr size_t kMost = 8;
+  const std::vector<Stored> all = stored();
+  std::string out;
+  for (size_t i = 0; i < all.size() && i < kMost; ++i)
+    out += fmt::format("    {} {}: of launch {} for {}{}{}\n", size_text(all[i].bytes), all[i].name,
+                       all[i].writer, fmt::join(all[i].readers, ", "), all[i].why.empty() ? "" : ": ",
+                       all[i].why);
+  return all.empty() ? ""
+                     : fmt::format("  between launches: {}{}\n{}",
+                                   count_text(static_cast<int64_t>(all.size()), "value"),
+                                   all.size() > kMost ? ", the largest" : "", out);
 }
 
 std::string ExplainedPlan::memory_text(std::optional<int64_t> scratch) const {
@@ -207,6 +272,14 @@ Json ExplainedPlan::collectives_json() const {
                    {"bytes", buffer_bytes(c.buffer)},
                    {"wire", dtype_name(c.wire)},
                    {"wire_bytes", wire_bytes(c)}});
+  return out;
+}
+
+Json ExplainedPlan::stored_json() const {
+  Json out = Json::array();
+  for (const Stored& s : stored())
+    out.push_back(
+        {{"name", s.name}, {"bytes", s.bytes}, {"writer", s.writer}, {"readers", s.readers}, {"why", s.why}});
   return out;
 }
 

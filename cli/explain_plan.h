@@ -41,6 +41,8 @@ class ExplainedPlan {
   std::string graph_text() const;
   /// A line for each bucket.
   std::string collectives_text() const;
+  /// The largest values that one launch leaves in memory for others, and why they are not fused.
+  std::string stored_text() const;
   /// What the memory is for, and the largest buffers. `scratch`: bytes of a thread, where threads have some.
   std::string memory_text(std::optional<int64_t> scratch = {}) const;
 
@@ -49,6 +51,7 @@ class ExplainedPlan {
 
   nlohmann::ordered_json graph_json() const;
   nlohmann::ordered_json collectives_json() const;
+  nlohmann::ordered_json stored_json() const;
   nlohmann::ordered_json memory_json(std::optional<int64_t> scratch = {}) const;
 
  private:
@@ -56,6 +59,15 @@ class ExplainedPlan {
     std::string name, kind;
     int64_t bytes = 0;
   };
+  /// A value between launches.
+  struct Stored {
+    std::string name, why;
+    int64_t bytes = 0;
+    size_t writer = 0;
+    std::vector<size_t> readers;
+  };
+  std::vector<Stored> stored() const;
+  std::string why_stored(const PlanBuffer& b, const Stored& s) const;
   int64_t buffer_bytes(int32_t b) const { return bound_->sizes[static_cast<size_t>(b)]; }
   int64_t wire_bytes(const PlanCollective& c) const;
   void find_buffers();

@@ -187,6 +187,7 @@ int Executable::choose_threads(std::span<const int64_t> symbols, int available) 
 
 void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& call) const {
   std::vector<int64_t> ns(plan_.launches.size());
+  size_t ran = 0;
   const int64_t start = timeline_now();
   int64_t last = start;
   for (size_t i = 0; i < ns.size() && (i < frame.bound->guarded_from || frame.guards_hold()); ++i) {
@@ -195,10 +196,14 @@ void Executable::walk_timed(const Frame& frame, Team& team, const Invocation& ca
     const int64_t now = timeline_now();
     ns[i] = now - last;
     last = now;
+    ran = i + 1;
   }
   if (call.profiler) call.profiler->record(plan_, frame.bound->dims, ns, last - start);
   if (call.timeline)
     call.timeline->add(call_spans(plan_, *frame.bound, call, ns, start, frame.collectives->times()));
+  if (!call.launch_ns) return;
+  std::fill(ns.begin() + static_cast<ptrdiff_t>(ran), ns.end(), -1);
+  *call.launch_ns = std::move(ns);
 }
 
 void Executable::run(const Invocation& call) const {
@@ -230,7 +235,7 @@ void Executable::run(const Invocation& call) const {
   Collectives collectives(plan_, bound, call, buffers);
   const Frame frame{&bound, kernels_.data(), args,    stride ? arena.data() + scratch_at : nullptr,
                     stride, plan_.guards,    buffers, &collectives};
-  if (call.profiler || call.timeline) walk_timed(frame, team, call);
+  if (call.profiler || call.timeline || call.launch_ns) walk_timed(frame, team, call);
   else team.run(bound.phase_count(), [&](int i, int share) { frame.phase(i, share, team.size()); });
   arena.check_guard();
   if (!small) pool.note_use();

@@ -33,9 +33,11 @@ struct Invocation {
   int threads = 0;                    ///< exactly so many, if the pool is free; 0: by the amount of work,
   int max_threads = 0;                ///< up to so many; 0: up to default_threads()
   Profiler* profiler = nullptr;       ///< times every launch apart (adds barriers)
-  Timeline* timeline = nullptr;       ///< gets a span for every launch and collective (adds barriers), ...
-  std::string_view name = "call";     ///< ... and one of this name for the call, ...
-  uint64_t number = 0;                ///< ... with this number, if it has one
+  /// On the CPU: gets the time of every launch, -1 for those that a guard kept from running (adds barriers).
+  std::vector<int64_t>* launch_ns = nullptr;
+  Timeline* timeline = nullptr;    ///< gets a span for every launch and collective (adds barriers), ...
+  std::string_view name = "call";  ///< ... and one of this name for the call, ...
+  uint64_t number = 0;             ///< ... with this number, if it has one
   std::span<ProcessGroup* const> groups = {};  ///< that the plan's collectives name by place
   std::span<const CollectiveSite> sites = {};  ///< per collective: what errors say of it
   /// Called by a plan with collectives before it starts the first, and not if a guard keeps it from that;

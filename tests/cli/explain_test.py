@@ -57,6 +57,49 @@ class Explain(tools.WithFolder):
             total = sum(r["seconds"] for r in stage["launches"])
             self.assertAlmostEqual(stage["predicted"]["seconds"], total, delta=1e-12)
 
+    def test_a_run_measures_what_the_plan_launches(self):
+        job, _ = self.record()
+        args = ("explain", job, "--run", "1", "--threads", "2", "--program", "0")
+        stage = json.loads(self.good(*args, "--json"))[0]
+        self.assertGreaterEqual(stage["measured"]["calls"], 3)
+        self.assertGreater(stage["measured"]["seconds"], 0)
+        for launch in stage["launches"]:
+            self.assertGreater(launch["measured_seconds"], 0, launch)
+        self.assertNotEqual(stage["predicted"]["flops_per_s"], 40e9, "limits are this machine's")
+        out = self.good(*args)
+        head, _, table = out.partition("\n  measured: ")
+        self.assertRegex(table, r"^[\d.]+ us a call, the median of \d+ calls; launch by launch [\d.]+ us, of")
+        rows = [line.split() for line in table.splitlines()[2:]]
+        self.assertEqual(sorted(int(r[0]) for r in rows), list(range(len(stage["launches"]))))
+        times = [float(r[1]) for r in rows]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertAlmostEqual(sum(float(r[2][:-1]) for r in rows), 100, delta=0.05 * len(rows))
+        self.assertIn(" train.cpp:24", table)
+        self.assertNotIn("not run", out)
+
+    def test_a_run_is_refused_where_it_would_say_nothing(self):
+        job, _ = self.record()
+        refused = self.kiln("explain", job, "--target", "sm_90a", "--run", "1")
+        why = "kiln: explain: --run runs kernels on this CPU; got --target sm_90a\n"
+        self.assertEqual(refused, (2, "", why))
+        ddp = self.path("ddp.kiln")
+        self.train("32", "ddp", KILN_RECORD=ddp)
+        refused = self.kiln("explain", ddp, "--run", "1", "--program", "0")
+        self.assertNotEqual(refused[0], 0)
+        self.assertIn("explain: --run takes programs of one rank; this one communicates\n", refused[2])
+
+    def test_what_is_stored_between_launches_and_why(self):
+        job, _ = self.record()
+        stage = json.loads(self.explain(job, "--program", "1", "--json"))[0]
+        for value in stage["stored"]:
+            self.assertLess(value["writer"], min(value["readers"]), value)
+            self.assertNotEqual(value["why"], "")
+        self.assertTrue(any("dot_general" in v["why"] for v in stage["stored"]), stage["stored"])
+        out = self.explain(job, "--program", "1")
+        self.assertIn("\n  between launches: ", out)
+        self.assertRegex(out, r"\n    1\.0 KiB %\d+ of relu at train\.cpp:24: of launch 0 for 1: dot_general "
+                              r"reads its operands from memory\n")
+
     def test_kernels_for_gpus_that_are_not_here(self):
         job, _ = self.record()
         self.skip_without_nvrtc(job)

@@ -227,7 +227,11 @@ TEST(Executor, StopsAtAGuardThatDoesNotHold) {
         void* const externals[] = {x.data()};
         void* const outputs[] = {y.data(), &sum, &guard};
         Profiler profiler;
-        exe.run({externals, outputs, {&scalar, 1}, {}, threads, 0, profiled ? &profiler : nullptr});
+        std::vector<int64_t> ns;
+        exe.run({externals, outputs, {&scalar, 1}, {}, threads, 0, profiled ? &profiler : nullptr,
+                 profiled ? &ns : nullptr});
+        for (size_t i = 0; i < ns.size(); ++i) EXPECT_EQ(ns[i] >= 0, s == 1 || i < 2) << i;
+        EXPECT_EQ(ns.size(), profiled ? p.launches.size() : 0u);
         EXPECT_EQ(guard, s == 1 ? kNothingWrong : n);
         EXPECT_THAT(x, ::testing::Each(s == 1 ? 2.25f : 0.5f));
         EXPECT_EQ(y[7] == 3.375f, s == 1);  // what was not run may be poisoned
