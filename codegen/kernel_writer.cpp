@@ -11,7 +11,9 @@ namespace {
 
 class CpuWriter : public KernelWriter {
  public:
-  explicit CpuWriter(const CpuTarget& target) : target_(target) {}
+  CpuWriter(const CpuTarget& target, bool one_thread) : target_(target) {
+    if (one_thread) wish_.tasks = wish_.split_k = 1;
+  }
 
   LoopKernel loop(const loop::Kernel& k, std::string_view schedule) const override {
     CpuKernel s = write_cpu_kernel(k, target_, parse_row_schedule(schedule).value_or(RowSchedule{}));
@@ -25,7 +27,7 @@ class CpuWriter : public KernelWriter {
   std::optional<LoopKernel> parts(const loop::Kernel& k) const override { return loop(k, {}); }
   NodeKernel contract(const MatmulCase& c, std::string_view schedule) const override {
     const auto s = parse_matmul_schedule(schedule);
-    return print_contract(c, s ? *s : choose_matmul_schedule(c.spec, c.target, c.prologues()));
+    return print_contract(c, s ? *s : choose_matmul_schedule(c.spec, c.target, c.prologues(), wish_));
   }
   NodeKernel whole(const Graph& g, const Node& n, const std::vector<Operand>& operands) const override {
     return lower_whole(g, n, operands);
@@ -33,13 +35,14 @@ class CpuWriter : public KernelWriter {
 
  private:
   const CpuTarget& target_;
+  MatmulWish wish_;
 };
 
 }  // namespace
 
 std::unique_ptr<KernelWriter> kernel_writer(const Target& target, const LowerOptions& options) {
   if (const CudaTarget* cuda = cuda_target(target)) return cuda_writer(*cuda, options);
-  return std::make_unique<CpuWriter>(std::get<CpuTarget>(target));
+  return std::make_unique<CpuWriter>(std::get<CpuTarget>(target), options.one_thread);
 }
 
 }  // namespace kiln::detail

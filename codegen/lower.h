@@ -26,7 +26,8 @@ struct LowerOptions {
   bool combine = true;    ///< kernels of single elements that could run side by side share launches
   bool library = false;   ///< CUDA: matmuls whose operands lie in memory are cuBLASLt's
   /// CPU: a matrix of products of so many bytes is not kept: ir/tile_loops.h.
-  int64_t loop_bytes = 16 << 20;
+  int64_t loop_bytes = 1 << 20;
+  bool one_thread = false;    ///< CPU: one thread runs all tasks of a launch, as in the tile of a loop
   ScheduleChoices schedules;  ///< of some kernels; the rules choose the others
   /// Canonical text, part of cache keys.
   std::string str() const;

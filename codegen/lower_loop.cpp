@@ -294,6 +294,7 @@ void Lowering::add_loop_over_tiles(const Step& s) {
   LowerOptions options = options_;
   options.combine = options.prologues = false;
   options.loop_bytes = kNoLoops;
+  options.one_thread = true;
   LoweredProgram program = lower_collecting(tile.graph, tile.layouts, target_, options, nullptr);
   LoopText text(g_, loop, s.operands, tile, program);
   Work w;

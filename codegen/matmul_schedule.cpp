@@ -99,7 +99,9 @@ void choose_packing(const Problem& x, const MatmulPrologues& prologues, MatmulSc
   const bool shared = std::all_of(spec.b.batch_stride.begin(), spec.b.batch_stride.end(),
                                   [](const Dim& d) { return d.is(0); });
   const int64_t rows = x.spec.k_outer.empty() || !shared ? x.m : x.m * x.batch;
-  s.pack_b = !b_in_place || (rows > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
+  // One panel whose rows follow each other is as it would be packed.
+  const bool as_packed = spec.b.row_stride == spec.n && x.n <= int64_t{s.nv} * s.width;
+  s.pack_b = !b_in_place || (!as_packed && rows > 2 * s.mr && x.k * x.n * x.size > x.target.l1_bytes);
   s.pack_a = PackA::none;
   // In columns A is read in long runs only if blocks lie side by side in cache; colliding ones push each
   // other out.

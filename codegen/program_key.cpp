@@ -30,6 +30,7 @@ std::string LowerOptions::str() const {
                               library ? ", library" : "");
   if (!prologues) s += ", no prologues";
   if (loop_bytes != LowerOptions().loop_bytes) s += fmt::format(", loops from {}", loop_bytes);
+  if (one_thread) s += ", one thread";
   for (const auto& [kernel, schedule] : schedules) s += fmt::format(", {} {}", kernel, schedule);
   return s;
 }

@@ -51,6 +51,18 @@ TEST(LoopsOverTiles, RowsThatTilesDoNotDivide) {
     check({.queries = rows, .keys = 257, .size = 4, .bias = true, .loss = true});
 }
 
+TEST(LoopsOverTiles, MoreColumnsThanAreMultipliedAtATime) {
+  check({.batch = 1, .heads = 4, .queries = 70, .keys = 2100, .size = 64});
+  check({.batch = 1,
+         .heads = 4,
+         .queries = 70,
+         .keys = 1100,
+         .size = 8,
+         .causal = true,
+         .shift = 1030,
+         .loss = true});
+}
+
 // What one loop needs must not stand in another's way.
 TEST(LoopsOverTiles, SeveralShareASource) {
   const std::vector<Graph> graphs = {testing::attention_graph({.queries = 70, .loss = true}),

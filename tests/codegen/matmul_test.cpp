@@ -418,13 +418,14 @@ TEST(Matmul, TaskHooksCarrySums) {
 // Weights [out, in] of a transformer block, one attention head and a skinny head of 10 classes.
 TEST(Matmul, SchedulesSuitTheirShapes) {
   const MatmulTarget avx512{64, 32, 32 << 10, 1 << 20, 32 << 20};
-  const auto choose = [&](int64_t m, int64_t n, int64_t k, bool a_cols, bool b_cols) {
+  const auto choose = [&](int64_t m, int64_t n, int64_t k, bool a_cols, bool b_cols,
+                          const MatmulWish& wish = {}) {
     MatmulSpec spec;
     spec.m = Dim(m), spec.n = Dim(n), spec.k = Dim(k);
     spec.a = {0, 0, {}, a_cols ? Dim(1) : Dim(k), a_cols ? Dim(m) : Dim(1)};
     spec.b = {1, 0, {}, b_cols ? Dim(1) : Dim(n), b_cols ? Dim(k) : Dim(1)};
     spec.c = {2, 0, {}, Dim(n), 1};
-    return choose_matmul_schedule(spec, avx512);
+    return choose_matmul_schedule(spec, avx512, {}, wish);
   };
   const MatmulSchedule fc = choose(1024, 1152, 384, false, true);
   EXPECT_EQ(fc.pack_a, PackA::none);
@@ -435,6 +436,8 @@ TEST(Matmul, SchedulesSuitTheirShapes) {
   EXPECT_EQ(fc.split_k, 1);
   EXPECT_EQ(choose(1024, 1024, 1024, true, false).pack_a, PackA::cols) << "colliding columns are copied";
   EXPECT_FALSE(choose(10, 1024, 128, true, false).pack_b) << "two row blocks do not pay for a copy";
+  EXPECT_FALSE(choose(64, 64, 4096, false, false).pack_b) << "one panel of whole rows lies as if packed";
+  EXPECT_GE(choose(64, 64, 4096, false, false, {.tasks = 1, .split_k = 1}).tile_m, 64) << "one thread's";
   EXPECT_EQ(choose(128, 10, 1024, false, true).nv, 1);
   EXPECT_GT(choose(16, 16, 65536, true, false).split_k, 4);
 }
