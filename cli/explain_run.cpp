@@ -52,6 +52,7 @@ class MadeUpCall {
   void clear_integers() {
     for (const auto& operand : externals_)
       if (operand) operand->clear_integers();
+    for (const size_t slot : integers_) scalars_[slot] = 0;
   }
 
  private:
@@ -68,6 +69,7 @@ class MadeUpCall {
     scalars_.resize(std::max(scalars_.size(), slot + 1));
     const MadeUpOperand one(b.dtype, static_cast<int64_t>(dtype_size(b.dtype)));
     std::copy_n(one.data(), one.bytes(), reinterpret_cast<std::byte*>(&scalars_[slot]));
+    if (!is_floating(b.dtype)) integers_.push_back(slot);
   }
   static std::vector<void*> pointers(const Slots& slots) {
     std::vector<void*> out;
@@ -79,6 +81,7 @@ class MadeUpCall {
   Executable executable_;
   Slots externals_, outputs_;
   std::vector<uint64_t> scalars_;
+  std::vector<size_t> integers_;  // among them
 };
 
 }  // namespace
