@@ -65,7 +65,8 @@ int main(int argc, char** argv) {
   app.add_option(
          "--workload", a.workload,
          fmt::format(
-             "one of {}, or matmul-N: one product of N x N matrices, or attention-N: over N positions",
+             "one of {}, mlp-B-W-L (B rows, L layers of W to W), gpt-B-T-W-L (T positions), matmul-N (one "
+             "product of N x N matrices), attention-N (over N positions)",
              fmt::join(kiln::bench::workload_names(), ", ")))
       ->required();
   app.add_option("--mode", a.mode, "eager, compiled, or graphs: compiled and replayed as CUDA graphs")

@@ -148,12 +148,19 @@ class SelfAttention : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
-/// N of a name that is `prefix` and N, or 0.
-int64_t size_in(const std::string& name, std::string_view prefix) {
-  int64_t n = 0;
-  if (!name.starts_with(prefix)) return 0;
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), n);
-  return error == std::errc() && end == name.data() + name.size() ? std::max<int64_t>(n, 0) : 0;
+/// N, M, ... of a name that is `prefix` and "N-M-...", so many, all above 0; or nothing.
+Sizes sizes_in(const std::string& name, std::string_view prefix, size_t count) {
+  Sizes out;
+  const char* at = name.data() + prefix.size();
+  const char* const end = name.data() + name.size();
+  if (!name.starts_with(prefix)) return {};
+  for (bool more = true; more;) {
+    const auto [next, error] = std::from_chars(at, end, out.emplace_back());
+    if (error != std::errc() || out.back() < 1) return {};
+    more = next != end && *next == '-';
+    at = next + more;
+  }
+  return at == end && out.size() == count ? out : Sizes();
 }
 
 using Made = std::unique_ptr<Workload>;
@@ -240,12 +247,21 @@ int WorkloadOptions::rank() const { return group ? group->rank() : 0; }
 std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadOptions& o) {
   for (const Maker& m : kMakers)
     if (m.name == name) return m.make(o);
-  const int64_t product = size_in(name, "matmul-"), attention = size_in(name, "attention-");
-  KILN_CHECK((product > 0 || attention > 0) && !o.group, invalid,
-             "kiln-bench: unknown workload '{}'; known: {}{}", name, fmt::join(workload_names(), " "),
-             o.group ? "" : " matmul-N attention-N");
-  if (attention > 0) return std::make_unique<SelfAttention>(attention, o);
-  return std::make_unique<Product>(product, o);
+  const bool alone = !o.group;
+  if (const Sizes n = sizes_in(name, "matmul-", 1); alone && !n.empty())
+    return std::make_unique<Product>(n[0], o);
+  if (const Sizes n = sizes_in(name, "attention-", 1); alone && !n.empty())
+    return std::make_unique<SelfAttention>(n[0], o);
+  if (const Sizes n = sizes_in(name, "mlp-", 3); !n.empty()) {
+    Sizes widths(static_cast<size_t>(n[2]) + 1, n[1]);
+    widths.push_back(10);
+    return make_mlp(name, o, widths, n[0]);
+  }
+  if (const Sizes n = sizes_in(name, "gpt-", 4); !n.empty())
+    return make_gpt(o, {name, n[3], n[2], std::max<int64_t>(1, n[2] / 64), 96, n[1], n[0]});
+  throw Error(ErrorKind::invalid,
+              fmt::format("kiln-bench: unknown workload '{}'; known: {} mlp-B-W-L gpt-B-T-W-L{}", name,
+                          fmt::join(workload_names(), " "), alone ? " matmul-N attention-N" : ""));
 }
 
 }  // namespace kiln::bench
