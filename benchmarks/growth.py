@@ -26,7 +26,7 @@ MOST = 1 / 0.85  # time of an odd size by FLOP, over that of its neighbour
 def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--curves", default=",".join(CURVES), help="of: " + ", ".join(CURVES))
-    ap.add_argument("--rounds", type=int, default=2)
+    ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--secs", type=float, default=0.5, help="of each measurement")
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--most-gflop", type=float, default=math.inf, help="leave larger steps out")
@@ -59,15 +59,19 @@ def neighbour(size, sizes):
     return min((s for s in sizes if s % 16 == 0), key=lambda s: abs(s - size), default=None)
 
 
-def points(a, name):
-    """Size -> ms."""
-    workload, even, odd = CURVES[name]
-    sizes = [s for s in sorted(even + odd) if flop(workload.format(s)) <= a.most_gflop * 1e9]
-    times = {s: math.inf for s in sizes}
+def measure_all(a):
+    """Curve -> size -> ms. Every round goes through all of them, since machines have slow minutes."""
+    curves = {}
+    for name in a.curves.split(","):
+        workload, even, odd = CURVES[name]
+        sizes = [s for s in sorted(even + odd) if flop(workload.format(s)) <= a.most_gflop * 1e9]
+        if sizes:
+            curves[name] = {s: math.inf for s in sizes}
+    order = [(name, s) for name, times in curves.items() for s in times]
     for r in range(a.rounds):
-        for s in sizes if r % 2 == 0 else sizes[::-1]:
-            times[s] = min(times[s], measure(a, workload.format(s)))
-    return times
+        for name, s in order if r % 2 == 0 else order[::-1]:
+            curves[name][s] = min(curves[name][s], measure(a, CURVES[name][0].format(s)))
+    return curves
 
 
 def table(name, times):
@@ -120,8 +124,7 @@ def picture(curves):
 
 def main():
     a = arguments()
-    curves = {name: points(a, name) for name in a.curves.split(",")}
-    curves = {name: times for name, times in curves.items() if times}
+    curves = measure_all(a)
     print("| curve | size | ms | GFLOP/s | time by FLOP over its neighbour's |")
     print("|" + " --- |" * 5)
     slow = []
