@@ -215,13 +215,21 @@ MachineLimits limits_of(const ExplainOptions& o, int threads) {
   return {threads, threads * WorkModel::kFlopsPerNs * 1e9, threads * WorkModel::kBytesPerNs * 1e9};
 }
 
+bool runs_here(const Target& target) {
+  const auto* cpu = std::get_if<CpuTarget>(&target);
+  try {
+    if (cpu) check_runs_here(*cpu);
+  } catch (const Error&) {
+    return false;
+  }
+  return cpu != nullptr;
+}
+
 void check_for_cpus(const ExplainOptions& o, const std::vector<NamedTarget>& targets) {
   for (const NamedTarget& t : targets) {
-    if (const auto* cpu = std::get_if<CpuTarget>(&t.target)) {
-      if (o.run > 0) check_runs_here(*cpu);
-      continue;
-    }
-    KILN_CHECK(o.run == 0, invalid, "explain: --run runs kernels on this CPU; got --target {}", t.name);
+    KILN_CHECK(o.run == 0 || runs_here(t.target), invalid,
+               "explain: --run runs kernels on this CPU; got --target {}", t.name);
+    if (!cuda_target(t.target)) continue;
     KILN_CHECK(!o.measure, invalid, "explain: --measure runs kernels on this CPU; got --target {}", t.name);
     KILN_CHECK(o.threads == 0, invalid, "explain: --threads is a number of CPU threads; got --target {}",
                t.name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The in-place methods: each makes the new contents as the function of its name does, and assigns them.
 #include <cmath>
+#include <limits>
 
 #include "frontend/device.h"
 #include "frontend/elementwise.h"
@@ -55,6 +56,9 @@ Tensor& unary_in_place(const char* name, Op o, Tensor& self, Loc loc) {
     const Tensor x = before_write(self);
     return unary(o, x);
   });
+}
+Tensor& rounded_in_place(const char* name, Op o, Tensor& self, Loc loc) {
+  return in_place(name, loc, self, {}, {}, [&](const auto&) { return rounded(o, before_write(self)); });
 }
 /// Of a function that makes integers floating.
 Tensor& floating_in_place(const char* name, Op o, Tensor& self, Loc loc) {
@@ -219,9 +223,9 @@ Tensor& Tensor::reciprocal_(Loc loc) {
 }
 Tensor& Tensor::sigmoid_(Loc loc) { return floating_in_place("sigmoid_", op("sigmoid"), *this, loc); }
 Tensor& Tensor::tanh_(Loc loc) { return floating_in_place("tanh_", op("tanh"), *this, loc); }
-Tensor& Tensor::floor_(Loc loc) { return unary_in_place("floor_", op("floor"), *this, loc); }
-Tensor& Tensor::ceil_(Loc loc) { return unary_in_place("ceil_", op("ceil"), *this, loc); }
-Tensor& Tensor::round_(Loc loc) { return unary_in_place("round_", op("round"), *this, loc); }
+Tensor& Tensor::floor_(Loc loc) { return rounded_in_place("floor_", op("floor"), *this, loc); }
+Tensor& Tensor::ceil_(Loc loc) { return rounded_in_place("ceil_", op("ceil"), *this, loc); }
+Tensor& Tensor::round_(Loc loc) { return rounded_in_place("round_", op("round"), *this, loc); }
 Tensor& Tensor::relu_(Loc loc) {
   return in_place("relu_", loc, *this, {}, {}, [&](const auto&) {
     const Tensor x = before_write(*this), zero = lit(x, 0);
@@ -242,13 +246,27 @@ Tensor& operator/=(Tensor& x, const TensorArg& y) {
   return y.tensor ? x.div_(*y.tensor, y.loc) : x.div_(y.scalar, y.loc);
 }
 
+namespace {
+double largest_finite(DType t) {
+  switch (t) {
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    case DType::f32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+}  // namespace
+
 Tensor& Tensor::uniform_(double from, double to, Loc loc) {
   if (defined()) require_floating(*this, "uniform_", loc, "self");
   KILN_CHECK(from <= to, invalid, "uniform_ ({}): empty range [{}, {})", loc.str(), from, to);
+  const DType of = defined() ? dtype() : DType::f32, made = of == DType::f64 ? of : DType::f32;
+  KILN_CHECK(from >= -largest_finite(of) && to <= largest_finite(of) && to - from <= largest_finite(made),
+             invalid, "uniform_ ({}): range [{}, {}) is wider than what self {} holds", loc.str(), from, to,
+             type_str());
   return in_place("uniform_", loc, *this, {}, with_draws({from, to}, 1), [&](const std::vector<Tensor>& s) {
-    const DType wide = dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor u = cast_to(uniform(s[2], s[3], sizes()), wide), lo = cast_to(s[0], wide);
-    const Tensor drawn = add2(lo, mul2(u, sub2(cast_to(s[1], wide), lo)));
+    const Tensor u = cast_to(uniform(s[2], s[3], sizes()), made), lo = cast_to(s[0], made);
+    const Tensor drawn = add2(lo, mul2(u, sub2(cast_to(s[1], made), lo)));
     const Tensor x = cast_to(drawn, dtype()), first = cast_to(s[0], dtype()), end = cast_to(s[1], dtype());
     return select3(binary(op("ge"), x, end), first, x);  // rounding reaches the end, which is not drawn
   });

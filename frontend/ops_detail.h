@@ -71,6 +71,8 @@ int64_t count(const Tensor& x, const Sizes& dims);
 Tensor as_bool(const Tensor& x);
 /// In memory of its own, row by row.
 Tensor copied(const Tensor& x);
+/// x to whole numbers by `o`; of integers, which are whole already, a copy.
+Tensor rounded(Op o, const Tensor& x);
 /// x's value; no gradient passes.
 Tensor constant_of(const Tensor& x);
 /// An integer as f32, everything else as it is.

@@ -27,8 +27,12 @@ int64_t size_along(const Tensor& x, int64_t dim, const char* name, Loc loc) {
   return x.size(dim);
 }
 
+Tensor rounded(Op o, const Tensor& x) {
+  return is_floating(x.dtype()) || x.dtype() == DType::boolean ? unary(o, x) : copied(x);
+}
+
 void check_pieces(int64_t pieces, const char* name, Loc loc) {
-  constexpr int64_t kMost = int64_t{1} << 24;
+  constexpr int64_t kMost = int64_t{1} << 20;
   KILN_CHECK(pieces <= kMost, invalid, "{} ({}): makes {} tensors, expected at most {}", name, loc.str(),
              pieces, kMost);
 }
@@ -272,13 +276,10 @@ Tensor unary_call(Op o, const Tensor& x, Loc loc, bool to_float) {
               [&](const Tensor& x, const auto&) { return unary(o, to_float ? floating(x) : x); });
 }
 
-/// Integers are whole already.
-Tensor rounded(Op o, const Tensor& x, Loc loc) {
+Tensor rounded_call(Op o, const Tensor& x, Loc loc) {
   const char* name = kOpNames[o.id].data();
   require(x, name, loc);
-  return call(name, loc, {&x}, {}, {}, [&](const auto&) {
-    return is_floating(x.dtype()) || x.dtype() == DType::boolean ? unary(o, x) : copied(x);
-  });
+  return call(name, loc, {&x}, {}, {}, [&](const auto&) { return rounded(o, x); });
 }
 
 Tensor binary_op(Op o, const TensorArg& a, const TensorArg& b) {
@@ -364,10 +365,10 @@ Tensor tanh(const Tensor& x, Loc loc) { return unary_call(op("tanh"), x, loc, tr
 Tensor sigmoid(const Tensor& x, Loc loc) { return unary_call(op("sigmoid"), x, loc, true); }
 Tensor erf(const Tensor& x, Loc loc) { return unary_call(op("erf"), x, loc, true); }
 Tensor erfc(const Tensor& x, Loc loc) { return unary_call(op("erfc"), x, loc, true); }
-Tensor floor(const Tensor& x, Loc loc) { return rounded(op("floor"), x, loc); }
-Tensor ceil(const Tensor& x, Loc loc) { return rounded(op("ceil"), x, loc); }
-Tensor round(const Tensor& x, Loc loc) { return rounded(op("round"), x, loc); }
-Tensor trunc(const Tensor& x, Loc loc) { return rounded(op("trunc"), x, loc); }
+Tensor floor(const Tensor& x, Loc loc) { return rounded_call(op("floor"), x, loc); }
+Tensor ceil(const Tensor& x, Loc loc) { return rounded_call(op("ceil"), x, loc); }
+Tensor round(const Tensor& x, Loc loc) { return rounded_call(op("round"), x, loc); }
+Tensor trunc(const Tensor& x, Loc loc) { return rounded_call(op("trunc"), x, loc); }
 Tensor isnan(const Tensor& x, Loc loc) { return unary_call(op("isnan"), x, loc, false); }
 
 Tensor square(const Tensor& x, Loc loc) {

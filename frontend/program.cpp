@@ -88,7 +88,11 @@ std::string largest_results(const Graph& g) {
   std::string out;
   for (size_t i = 0; i < count; ++i) {
     const Node& n = *sized[i].second;
-    out += fmt::format("{}`{}` {}", i ? ", " : "; largest results: ", def(n.op).name, g.type(n.out).str());
+    const std::string path = n.origin.scope < 0 ? "" : g.scopes[static_cast<size_t>(n.origin.scope)];
+    const std::string region = path.substr(path.rfind('/') + 1);
+    out +=
+        fmt::format("{}`{}`{} {}", i ? ", " : "; largest results: ", def(n.op).name,
+                    region.empty() || region == def(n.op).name ? "" : " of " + region, g.type(n.out).str());
     if (n.origin.loc.known()) out += fmt::format(" ({})", n.origin.loc.str());
   }
   return out;

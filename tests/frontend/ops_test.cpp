@@ -78,6 +78,8 @@ TEST(Elementwise, WholeNumbersAndBool) {
       EXPECT_EQ(values(y), (Floats{3, 0}));
       EXPECT_NE(y.impl(), x.impl());  // a copy, as of any other dtype
     }
+    Tensor z = ids({3, 0}).to(t);
+    EXPECT_EQ(values(z.floor_().ceil_().round_()), (Floats{3, 0}));
   }
   const Tensor b = vec({1, 0}).to(DType::boolean);
   EXPECT_ERROR(floor(b), "invalid: floor (@): needs a floating dtype; got bool[2] (cast first)");

@@ -56,6 +56,10 @@ TEST(Random, UniformStaysBelowItsEnd) {
     EXPECT_LT(*std::max_element(w.begin(), w.end()), 1) << dtype_name(t);
     EXPECT_GE(*std::min_element(w.begin(), w.end()), -1);
     EXPECT_EQ(doubles(x.uniform_(2, 2)), Numbers(20000, 2.0));
+    EXPECT_ERROR(x.uniform_(0, INFINITY),
+                 fmt::format("invalid: uniform_ (@): range [0, inf) is wider than what self {}[20000] holds",
+                             dtype_name(t)));
+    EXPECT_NE(error_of([&] { x.uniform_(-1.7e308, 1.7e308); }), "no error");
   }
 }
 
