@@ -300,10 +300,10 @@ void Lowering::finish_plan() {
 LoweredProgram detail::lower_collecting(const Graph& g, const std::vector<ExternalLayout>& layouts,
                                         const Target& target, const LowerOptions& options,
                                         std::vector<TunableKernel>* collect) {
-  if (detail::has_rewrites(g)) {
+  if (detail::has_plain_dots(g)) {
     std::vector<int32_t> source_of;
-    const Graph better = detail::with_rewrites(g, source_of);
-    LoweredProgram out = lower_collecting(better, layouts, target, options, collect);
+    const Graph plain = detail::without_plain_dots(g, source_of);
+    LoweredProgram out = lower_collecting(plain, layouts, target, options, collect);
     detail::rename_sources(out.plan, source_of);
     return out;
   }

@@ -185,17 +185,10 @@ void place_operands(Collective& c, const std::function<int()>& copy, std::vector
 /// A launch that copies `bytes` from one cell to another.
 Work copy_work(int copy, int from, int to, const Dim& bytes);
 
-/// Dot products that no template is for. `emit` gives what stands for one: `in` are its operands in the graph
-/// that `b` builds.
-bool is_plain_dot(const Graph& g, const Node& n);
-Value emit_plain_dot(GraphBuilder& b, const Graph& g, const Node& n, const std::vector<Value>& in);
-/// Reductions of few long rows, likewise.
-bool is_long_row(const Graph& g, const Node& n);
-Value emit_long_row(GraphBuilder& b, const Graph& g, const Node& n, const std::vector<Value>& in);
-/// Whether there are such nodes.
-bool has_rewrites(const Graph& g);
-/// The graph with others in their place. `source_of`: the node of `g` that each new node stands for.
-Graph with_rewrites(const Graph& g, std::vector<int32_t>& source_of);
+/// Whether there are dot products that no template is for.
+bool has_plain_dots(const Graph& g);
+/// The graph with products and sums for these. `source_of`: the node of `g` that each new node stands for.
+Graph without_plain_dots(const Graph& g, std::vector<int32_t>& source_of);
 /// Nodes of a plan made from such a graph are named as those of the graph it was made from.
 void rename_sources(Plan& plan, const std::vector<int32_t>& source_of);
 

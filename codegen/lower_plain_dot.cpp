@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products that no template is for, of integers, and those with too little to reuse to be worth packing:
-// as products and sums they are fused with what is around them.
+// Graphs without the dot products that no template is for: of integers, and those with too little to reuse to
+// be worth packing. As products and sums they are fused with what is around them.
 #include <algorithm>
 
 #include "codegen/lower_parts.h"
@@ -49,11 +49,9 @@ bool innermost(const Graph& g, Value v, Ints dims) {
   return true;
 }
 
-}  // namespace
-
-// Outer products, and rows of a matrix times one vector: each element of the matrix is read once, so that a
-// template would spend longer packing it than on the rest.
-bool is_plain_dot(const Graph& g, const Node& n) {
+/// Outer products, and rows of a matrix times one vector: each element of the matrix is read once, so that
+/// a template would spend longer packing it than on the rest.
+bool is_plain(const Graph& g, const Node& n) {
   if (n.op != op("dot_general")) return false;
   if (!is_floating(g.type(n.out).dtype)) return true;
   const Dot d(g, n);
@@ -63,8 +61,8 @@ bool is_plain_dot(const Graph& g, const Node& n) {
   return false;
 }
 
-// Of f32 for halves.
-Value emit_plain_dot(GraphBuilder& b, const Graph& g, const Node& n, const std::vector<Value>& in) {
+/// The product as a sum, of f32 for halves: `in` are its operands in the graph that `b` builds.
+Value emit_sum(GraphBuilder& b, const Graph& g, const Node& n, const Value* in) {
   const Dot d(g, n);
   Shape full, seen[2];  // batch, free of a, free of b, summed; each side with 1 where it has no such dim
   const auto add = [&](const Dim& size, bool first, bool second) {
@@ -92,6 +90,40 @@ Value emit_plain_dot(GraphBuilder& b, const Graph& g, const Node& n, const std::
   const Value products = b.emit(op("mul"), {side[0], side[1]});
   const bool one = Dot::is_one(d.shape[0], d.summed[0]);
   return b.cast(one ? b.reshape(products, g.type(n.out).shape) : b.sum(products, last), made);
+}
+
+}  // namespace
+
+bool has_plain_dots(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return is_plain(g, n); });
+}
+
+Graph without_plain_dots(const Graph& g, std::vector<int32_t>& source_of) {
+  Graph out;
+  out.name = g.name;
+  out.scopes = g.scopes;
+  std::vector<Value> to(g.value_count());
+  for (const GraphInput& in : g.inputs) to[in.value.id] = out.add_input(g.type(in.value), in.kind, in.name);
+  GraphBuilder b(out);
+  for (const Node& n : g.nodes) {
+    source_of.resize(out.nodes.size(), static_cast<int32_t>(&n - g.nodes.data()) - 1);
+    std::vector<Value> in;
+    for (Value v : n.in) in.push_back(to[v.id]);
+    b.origin = n.origin;
+    to[n.out.id] = is_plain(g, n) ? emit_sum(b, g, n, in.data()) : out.add_node(n.op, in, n.attrs, n.origin);
+  }
+  source_of.resize(out.nodes.size(), static_cast<int32_t>(g.nodes.size()) - 1);
+  out.outputs = g.outputs;
+  for (GraphOutput& o : out.outputs) o.value = to[o.value.id];
+  return out;
+}
+
+void rename_sources(Plan& plan, const std::vector<int32_t>& source_of) {
+  for (ProfileRow& row : plan.profile) {
+    for (int32_t& n : row.sources) n = source_of[static_cast<size_t>(n)];
+    row.sources.erase(std::unique(row.sources.begin(), row.sources.end()), row.sources.end());
+  }
+  for (PlanCollective& c : plan.collectives) c.source = source_of[static_cast<size_t>(c.source)];
 }
 
 }  // namespace kiln::detail

@@ -11,7 +11,6 @@
 
 #include "codegen/tunable.h"
 #include "ir/base/text.h"
-#include "runtime/bound_plan.h"
 #include "tests/codegen/compiled.h"
 #include "tests/codegen/convolutions.h"
 #include "tests/ir/random_graph.h"
@@ -237,29 +236,6 @@ TEST(Program, ProductsWithAVectorAreSums) {
                             [](const auto& k) { return std::holds_alternative<MatmulCase>(k.what); }),
                 c.matmul);
     }
-}
-
-/// Each row of a few long ones is made in parts, whether or not they divide it.
-TEST(Program, FewLongRowsAreReducedInParts) {
-  for (const char* reduce : {"sum", "amax", "amin", "prod"})
-    for (const char* type : {"f32", "bf16", "i64"})
-      for (const int64_t length : {262144, 300001}) {
-        const bool products = reduce == std::string_view("prod");
-        const std::string text = fmt::format(R"(graph g {{
-  %0 = input {0}[3,{1}] arg
-  %1 = {0}[3,{1}] {2} %0, %0
-  %2 = {0}[3] {3} %1 {{dims=(1)}}
-  output %2
-}})",
-                                             type, length, products ? "minimum" : "maximum", reduce);
-        SCOPED_TRACE(text);
-        expect_same(text, length);
-        int64_t tasks = 0;
-        const Compiled p(text);
-        const auto bound = bind_plan(p.program.plan, {});
-        for (const BoundLaunch& l : bound->launches) tasks = std::max(tasks, l.tasks);
-        EXPECT_GE(tasks, 16);
-      }
 }
 
 TEST(Program, AttentionScoresWithScaleAreOneLaunch) {
