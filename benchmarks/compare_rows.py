@@ -99,9 +99,14 @@ def find(table, workload, system, threads, version):
 
 def wrong_losses(workload, losses):
     """What is wrong with the first losses, or None."""
-    for got, expected in zip(losses, LOSSES[workload]):
-        if not abs(got - expected) <= LOSS_TOLERANCE * abs(expected):
-            return f"losses {losses[:3]}, expected {LOSSES[workload]}"
+    return differing_losses(losses, LOSSES[workload], LOSS_TOLERANCE)
+
+
+def differing_losses(losses, expected, tolerance):
+    """The same, of any."""
+    for got, want in zip(losses, expected):
+        if not abs(got - want) <= tolerance * abs(want):
+            return f"losses {losses[:3]}, expected {expected[:3]}"
     return None if losses else "no losses"
 
 

@@ -257,18 +257,16 @@ def wrong(name, losses, rows):
     first row of the workload."""
     workload, precision, autocast = WORKLOADS[name]
     exact = precision == "highest" and autocast == "off"
+    if exact:
+        return compare_rows.differing_losses(losses, compare_rows.LOSSES[workload], EXACT_TOLERANCE)
     first = next((r["losses"] for r in rows if r["workload"] == name and r.get("losses")), losses)
-    expected = compare_rows.LOSSES[workload] if exact else first
-    tolerance = EXACT_TOLERANCE if exact else ROUNDED_TOLERANCE
-    if losses and all(abs(x - y) <= tolerance * abs(y) for x, y in zip(losses, expected)):
-        return None
-    return f"losses {losses[:3]}, expected {expected[:3]}" if losses else "no losses"
+    return compare_rows.differing_losses(losses, first, ROUNDED_TOLERANCE)
 
 
 def add(c, name, system, command, limit):
     row = c.json_row(f"{name}, {system}", command, limit)
     if row:
-        fault = wrong(name, row.get("losses"), c.result["rows"])
+        fault = wrong(name, row.get("losses", []), c.result["rows"])
         if fault:
             c.result["failed"].append(f"{name}, {system}: {fault}")
         keys = ("median_ms", "low_ms", "first_step_s", "startup_s", "device_peak_mb", "losses", "compiled")
