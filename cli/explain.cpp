@@ -184,9 +184,9 @@ class CpuExplained {
       out.erase(out.find_last_not_of(' ') + 1);
       out += "\n";
     }
-    if (run_->not_run > 0)
+    if (const auto left_out = std::count_if(s.begin(), s.end(), [](double t) { return t < 0; }))
       out += fmt::format("    {} not run: a check of indices failed for those that were made up\n",
-                         count_text(static_cast<int64_t>(run_->not_run), "launch"));
+                         count_text(left_out, "launch"));
     return out;
   }
   std::string predicted_text() const {

@@ -93,7 +93,7 @@ MeasuredRun measure_run(const ExplainedPlan& plan, const KernelImage& image, int
   std::vector<int64_t> ns;
   call.run(threads, &ns);  // also touches the memory
   if (std::count(ns.begin(), ns.end(), -1) > 0) call.clear_integers();
-  MeasuredRun out{.threads = threads};
+  MeasuredRun out;
   std::vector<double> calls;
   std::vector<std::vector<double>> launches(ns.size());
   for (double spent = 0; spent < seconds || calls.size() < 3;) {
@@ -104,7 +104,6 @@ MeasuredRun measure_run(const ExplainedPlan& plan, const KernelImage& image, int
   out.calls = static_cast<int>(calls.size());
   out.call_s = median(calls);
   for (const std::vector<double>& l : launches) out.launch_s.push_back(median(l));
-  out.not_run = static_cast<size_t>(std::count(ns.begin(), ns.end(), -1));
   return out;
 }
 

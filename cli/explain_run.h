@@ -10,12 +10,11 @@
 namespace kiln::cli {
 
 struct MeasuredRun {
-  int threads = 1;
-  int calls = 0;                 ///< that were timed whole
-  double call_s = 0;             ///< median of a call
-  std::vector<double> launch_s;  ///< median of each launch where all threads meet after each
-  /// Launches that a guard kept from running whatever indices were made up; they have no time.
-  size_t not_run = 0;
+  int calls = 0;      ///< that were timed whole
+  double call_s = 0;  ///< median of a call
+  /// Median of each launch where all threads meet after each; below 0: a guard kept it from running whatever
+  /// indices were made up.
+  std::vector<double> launch_s;
 };
 
 /// For about `seconds`, half of them by calls and half launch by launch.

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "codegen/lower_parts.h"
+#include "ir/access.h"
+#include "ir/rewrite.h"
 
 namespace kiln::detail {
 
@@ -18,10 +20,7 @@ struct Dot {
       shape[i] = g.type(n.in[i]).shape;
       batch[i] = std::get<Ints>(n.attrs[i]);
       summed[i] = std::get<Ints>(n.attrs[2 + i]);
-      for (int64_t d = 0; d < static_cast<int64_t>(shape[i].size()); ++d)
-        if (!std::count(batch[i].begin(), batch[i].end(), d) &&
-            !std::count(summed[i].begin(), summed[i].end(), d))
-          free[i].push_back(d);
+      free[i] = free_dims(g, n, i);
     }
   }
   static bool is_one(const Shape& s, const Ints& dims) {
@@ -62,7 +61,7 @@ bool is_plain(const Graph& g, const Node& n) {
 }
 
 /// The product as a sum, of f32 for halves: `in` are its operands in the graph that `b` builds.
-Value emit_sum(GraphBuilder& b, const Graph& g, const Node& n, const Value* in) {
+Value emit_sum(GraphBuilder& b, const Graph& g, const Node& n, const std::vector<Value>& in) {
   const Dot d(g, n);
   Shape full, seen[2];  // batch, free of a, free of b, summed; each side with 1 where it has no such dim
   const auto add = [&](const Dim& size, bool first, bool second) {
@@ -99,23 +98,15 @@ bool has_plain_dots(const Graph& g) {
 }
 
 Graph without_plain_dots(const Graph& g, std::vector<int32_t>& source_of) {
-  Graph out;
-  out.name = g.name;
-  out.scopes = g.scopes;
-  std::vector<Value> to(g.value_count());
-  for (const GraphInput& in : g.inputs) to[in.value.id] = out.add_input(g.type(in.value), in.kind, in.name);
-  GraphBuilder b(out);
+  Rewrite r(g);
+  GraphBuilder b(r.out);
   for (const Node& n : g.nodes) {
-    source_of.resize(out.nodes.size(), static_cast<int32_t>(&n - g.nodes.data()) - 1);
-    std::vector<Value> in;
-    for (Value v : n.in) in.push_back(to[v.id]);
+    const std::vector<Value> in = r.mapped(n.in);
     b.origin = n.origin;
-    to[n.out.id] = is_plain(g, n) ? emit_sum(b, g, n, in.data()) : out.add_node(n.op, in, n.attrs, n.origin);
+    r.set(n.out, is_plain(g, n) ? emit_sum(b, g, n, in) : r.out.add_node(n.op, in, n.attrs, n.origin));
+    source_of.resize(r.out.nodes.size(), static_cast<int32_t>(&n - g.nodes.data()));
   }
-  source_of.resize(out.nodes.size(), static_cast<int32_t>(g.nodes.size()) - 1);
-  out.outputs = g.outputs;
-  for (GraphOutput& o : out.outputs) o.value = to[o.value.id];
-  return out;
+  return r.finish();
 }
 
 void rename_sources(Plan& plan, const std::vector<int32_t>& source_of) {

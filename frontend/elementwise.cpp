@@ -84,19 +84,19 @@ Tensor signbit(const Tensor& x, Loc loc) {
   return unary_call("signbit", x, loc, [](const Tensor& t) { return signbit_body(t); });
 }
 
-namespace {
-double largest(DType t) {
+namespace detail {
+double largest_finite(DType t) {
   return t == DType::f16    ? 65504
          : t == DType::bf16 ? 0x1.FEp127
          : t == DType::f32  ? 0x1.FFFFFEp127
                             : 0x1.FFFFFFFFFFFFFp1023;
 }
-}  // namespace
+}  // namespace detail
 
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf,
                   Loc loc) {
   require(x, "nan_to_num", loc);
-  const double top = largest(x.dtype());
+  const double top = largest_finite(x.dtype());
   return call("nan_to_num", loc, {&x}, {}, {nan, posinf.value_or(top), neginf.value_or(-top)},
               [&](const std::vector<Tensor>& s) {
                 const DType t = x.dtype();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The in-place methods: each makes the new contents as the function of its name does, and assigns them.
 #include <cmath>
-#include <limits>
 
 #include "frontend/device.h"
 #include "frontend/elementwise.h"
@@ -245,17 +244,6 @@ Tensor& operator*=(Tensor& x, const TensorArg& y) {
 Tensor& operator/=(Tensor& x, const TensorArg& y) {
   return y.tensor ? x.div_(*y.tensor, y.loc) : x.div_(y.scalar, y.loc);
 }
-
-namespace {
-double largest_finite(DType t) {
-  switch (t) {
-    case DType::f16: return 65504;
-    case DType::bf16: return 0x1.fep127;
-    case DType::f32: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
-  }
-}
-}  // namespace
 
 Tensor& Tensor::uniform_(double from, double to, Loc loc) {
   if (defined()) require_floating(*this, "uniform_", loc, "self");

@@ -92,6 +92,8 @@ Tensor log_sigmoid_body(const Tensor& x);
 std::vector<Scalar> draw(int count);
 /// Uniform f32 in [0, 1).
 Tensor uniform(const Tensor& seed, const Tensor& offset, const Sizes& sizes);
+/// The largest number of a floating dtype.
+double largest_finite(DType t);
 /// Uniform in [0, 1) of `dtype`: for halves a multiple of 2^-8 or 2^-11, their digits below one.
 Tensor uniform_of(const Tensor& seed, const Tensor& offset, const Sizes& sizes, DType dtype);
 /// Standard normal f32 of two draws.
