@@ -52,18 +52,19 @@ void decay(bool decoupled, const std::vector<Tensor>& n, Tensor& p, Tensor& g) {
   else g = with_decay(g, p, n[0]);
 }
 
-// Adam and AdamW.
+// Adam and AdamW. Of PyTorch's step, lr / b1 * m / (sqrt(v) / b2 + eps), numerator and denominator are taken
+// b2 times, so that each element divides once.
 template <typename Options>
 std::vector<Number> adam_step(const Options& o, const Pace& p) {
   const Number lr = p(o.lr), decay = p(o.weight_decay), beta1 = p(o.beta1), beta2 = p(o.beta2);
+  const Number correction = sqrt(unbiased(beta2, p.step));
   return {decay,
           1 - lr * decay,
           1 - beta1,
           beta2,
           1 - beta2,
-          p(o.eps),
-          sqrt(unbiased(beta2, p.step)),
-          lr / unbiased(beta1, p.step)};
+          p(o.eps) * correction,
+          lr / unbiased(beta1, p.step) * correction};
 }
 
 template <typename Options>
@@ -75,8 +76,8 @@ void adam_update(const Options& o, bool decoupled, Update& u) {
   m = lerp(m, g, n[2]);
   v = second_moment(v, g, n[3], n[4]);
   if (o.amsgrad) peak = larger(peak, v);
-  const Tensor denominator = add2(div2(root(o.amsgrad ? peak : v), n[6]), n[5]);
-  u.param = sub2(p, mul2(n[7], div2(m, denominator)));
+  const Tensor denominator = add2(root(o.amsgrad ? peak : v), n[5]);
+  u.param = sub2(p, mul2(n[6], div2(m, denominator)));
 }
 
 }  // namespace
