@@ -1,58 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which slot an external tensor has in one call: a flat hash table, since following looks operands up at
+// What one call knows of objects by their addresses: a flat hash table, since following looks operands up at
 // every op.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
-
-#include "frontend/trace.h"
 
 namespace kiln::detail {
 
-class SlotTable {
+template <typename Value>
+class AddressTable {
  public:
-  /// The slot of `t`, or `missing`.
-  Slot find(const TensorImpl* t, Slot missing) const {
-    for (size_t i = place(t);; i = (i + 1) & mask_) {
-      if (entries_[i].key == t) return entries_[i].slot;
-      if (!entries_[i].key) return missing;
+  /// Null where nothing is known of `key`, as of a null one.
+  const Value* find(const void* key) const {
+    if (!key) return nullptr;
+    for (size_t i = place(key);; i = (i + 1) & mask_) {
+      if (entries_[i].key == key) return &entries_[i].value;
+      if (!entries_[i].key) return nullptr;
     }
   }
-  void insert(const TensorImpl* t, Slot slot) {
-    if (2 * (count_ + 1) > entries_.size()) grow();
-    put(t, slot);
+  /// Keeps the value of a key that is there.
+  void insert(const void* key, Value value) {
+    if (!key) return;
+    if (2 * (count_ + 1) > entries_.size()) resize(2 * entries_.size());
+    put(key, std::move(value));
   }
-  /// Rebuilds without `t`; only a failed op does this.
-  void erase(const TensorImpl* t) {
-    const std::vector<Entry> old = std::move(entries_);
-    entries_.assign(old.size(), {});
+  /// Rebuilds without `key`; only a failed op does this.
+  void erase(const void* key) {
+    const std::vector<Entry> old = std::exchange(entries_, std::vector<Entry>(entries_.size()));
     count_ = 0;
     for (const Entry& e : old)
-      if (e.key && e.key != t) put(e.key, e.slot);
+      if (e.key && e.key != key) put(e.key, e.value);
+  }
+  /// Room for so many without growing.
+  void reserve(size_t count) {
+    size_t size = entries_.size();
+    while (2 * count > size) size *= 2;
+    if (size > entries_.size()) resize(size);
   }
 
  private:
   struct Entry {
-    const TensorImpl* key = nullptr;
-    Slot slot = kAbsent;
+    const void* key = nullptr;
+    Value value = {};
   };
-  size_t place(const TensorImpl* t) const {
-    return (reinterpret_cast<uintptr_t>(t) * 0x9E3779B97F4A7C15u >> 32) & mask_;
+  size_t place(const void* key) const {
+    return (reinterpret_cast<uintptr_t>(key) * 0x9E3779B97F4A7C15u >> 32) & mask_;
   }
-  void put(const TensorImpl* t, Slot slot) {
-    size_t i = place(t);
-    while (entries_[i].key && entries_[i].key != t) i = (i + 1) & mask_;
-    count_ += entries_[i].key == nullptr;
-    entries_[i] = {t, slot};
+  void put(const void* key, Value value) {
+    size_t i = place(key);
+    while (entries_[i].key && entries_[i].key != key) i = (i + 1) & mask_;
+    if (entries_[i].key) return;
+    ++count_;
+    entries_[i] = {key, std::move(value)};
   }
-  void grow() {
-    const std::vector<Entry> old = std::move(entries_);
-    entries_.assign(2 * old.size(), {});
-    mask_ = entries_.size() - 1;
+  void resize(size_t size) {
+    const std::vector<Entry> old = std::exchange(entries_, std::vector<Entry>(size));
+    mask_ = size - 1;
     count_ = 0;
     for (const Entry& e : old)
-      if (e.key) put(e.key, e.slot);
+      if (e.key) put(e.key, e.value);
   }
 
   std::vector<Entry> entries_{16};

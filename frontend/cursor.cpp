@@ -33,6 +33,10 @@ Cursor::Cursor(Trie& trie)
       at_(&trie.root) {
   state().cursor = state().open = this;
   handles_.reserve(trie.handles_hint.load(std::memory_order_relaxed));
+  const size_t externals = trie.externals_hint.load(std::memory_order_relaxed);
+  externals_.reserve(externals);
+  external_slots_.reserve(externals);
+  storages_.reserve(externals);
   slot_impls_.reserve(trie.slots_hint.load(std::memory_order_relaxed));
 }
 
@@ -47,14 +51,23 @@ Cursor::~Cursor() {
   if (!outer_) take_back_late();
 }
 
+Cursor::Place Cursor::beside_known(const TensorImpl& t) const {
+  const Place* first = storages_.find(t.storage.get());
+  return first ? Place{first->slot, t.offset - first->offset} : Place{};
+}
+
 ExternalMeta Cursor::meta_of(TensorImpl& t) const {
   if (t.base) refresh_view(t);
-  ExternalMeta m{t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hook_count(t), t.device};
-  const auto it = storages_.find(t.storage.get());
-  if (it == storages_.end()) return m;
-  m.alias_of = it->second.first;
-  m.alias_offset = t.offset - it->second.second;
-  return m;
+  const Place beside = beside_known(t);
+  return {t.dtype,       t.shape,  t.strides,   t.requires_grad, t.is_leaf,
+          hook_count(t), t.device, beside.slot, beside.offset};
+}
+
+/// What meta_of gives, compared without being made: following does this for every external.
+bool Cursor::has_meta(const TensorImpl& t, Place beside, const ExternalMeta& m) {
+  return t.dtype == m.dtype && t.requires_grad == m.requires_grad && t.is_leaf == m.is_leaf &&
+         hook_count(t) == m.hooks && t.device == m.device && beside.slot == m.alias_of &&
+         beside.offset == m.alias_offset && t.shape == m.shape && t.strides == m.strides;
 }
 
 bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand,
@@ -94,7 +107,7 @@ void Cursor::bind(const SlotBinding& b, const ImplPtr& t) {
              describe(*t));
   externals_.push_back(t);
   external_slots_.insert(t.get(), b.slot);
-  storages_.try_emplace(t->storage.get(), b.slot, t->offset);
+  storages_.insert(t->storage.get(), {b.slot, t->offset});
   if (slot_impls_.size() <= static_cast<size_t>(b.slot)) slot_impls_.resize(static_cast<size_t>(b.slot) + 1);
   slot_impls_[static_cast<size_t>(b.slot)] = t;
 }
@@ -223,8 +236,8 @@ bool Cursor::stage_tf32() const {
 bool Cursor::pending_write_under(Operands operands) const {
   for (const Tensor* t : operands) {
     if (!t || !t->defined() || !t->impl()->storage || slot_of(*t->impl()) != kUnbound) continue;
-    const auto near = storages_.find(t->impl()->storage.get());
-    if (near != storages_.end() && recorder_->pending_write_near(near->second.first)) return true;
+    const Place* near = storages_.find(t->impl()->storage.get());
+    if (near && recorder_->pending_write_near(near->slot)) return true;
   }
   return false;
 }

@@ -9,12 +9,11 @@
 #include <optional>
 #include <set>
 #include <thread>
-#include <unordered_map>
 
+#include "frontend/address_table.h"
 #include "frontend/communication.h"
 #include "frontend/dispatch.h"
 #include "frontend/late.h"
-#include "frontend/slot_table.h"
 #include "frontend/stage.h"
 #include "frontend/state.h"
 #include "frontend/trace.h"
@@ -39,8 +38,9 @@ struct Trie {
   std::vector<std::shared_ptr<Communicator>> communicators;  ///< by place; guarded by mutex
   std::atomic<bool> primary_busy{false};
   std::atomic<uint64_t> calls{0};
-  std::atomic<size_t> handles_hint{0};  ///< handles of the last call that ended, and
-  std::atomic<size_t> slots_hint{0};    ///< slots
+  std::atomic<size_t> handles_hint{0};    ///< handles of the last call that ended,
+  std::atomic<size_t> externals_hint{0};  ///< externals, and
+  std::atomic<size_t> slots_hint{0};      ///< slots
 };
 
 /// Metadata of a new contiguous handle.
@@ -88,7 +88,7 @@ class Cursor {
   /// Runs a frozen call on other arguments.
   std::vector<Tensor> replay(const Frozen& f, const std::vector<Tensor>& args);
   /// The callable sets or drops a gradient itself.
-  void note_grad_set(const TensorImpl& t) { cleared_.insert(&t); }
+  void note_grad_set(const TensorImpl& t) { cleared_.push_back(&t); }
   /// The host is about to count something that is pending.
   void note_count(std::function<void()> undo) { counts_.push_back(std::move(undo)); }
   /// The callable has drawn from the default generator.
@@ -114,26 +114,36 @@ class Cursor {
   // cursor.cpp: following.
   void leave();  ///< nothing that runs from here on is an event of this call
   Slot slot_of(const TensorImpl& t) const {
-    return t.cursor_call == call_ ? t.slot : external_slots_.find(&t, kUnbound);
+    if (t.cursor_call == call_) return t.slot;
+    const Slot* known = external_slots_.find(&t);
+    return known ? *known : kUnbound;
   }
   bool matches(const Event& e, const CallInfo& info) const;
   bool matches_binding(const Event& e, const Tensor& t, Slot expected, int operand, Operands all) const;
+  /// Memory of an external: the earliest external slot that has the storage, and where in it, in elements.
+  struct Place {
+    Slot slot = kAbsent;
+    int64_t offset = 0;
+  };
+  /// Beside what has that storage already; absent: nothing.
+  Place beside_known(const TensorImpl& t) const;
   ExternalMeta meta_of(TensorImpl& t) const;
+  static bool has_meta(const TensorImpl& t, Place beside, const ExternalMeta& m);
   /// Whether `t`, new to this call, is as the tensor that `e` bound by `b`. What `e` binds before is not
   /// known yet: operand(i) has it.
   template <typename Operand>
   bool binds_alike(const Event& e, const SlotBinding& b, TensorImpl& t, Operand&& operand) const {
     if (!t.storage) return false;
-    ExternalMeta m = meta_of(t);
+    if (t.base) refresh_view(t);
+    Place beside = beside_known(t);
     for (const SlotBinding& before : e.bindings) {
       if (&before == &b) break;
       const TensorImpl* other = operand(before.operand);
       if (other == &t) return false;
-      if (m.alias_of != kAbsent || other->storage != t.storage) continue;
-      m.alias_of = before.slot;
-      m.alias_offset = t.offset - other->offset;
+      if (beside.slot == kAbsent && other->storage == t.storage)
+        beside = {before.slot, t.offset - other->offset};
     }
-    return m == b.meta;
+    return has_meta(t, beside, b.meta);
   }
   void bind(const SlotBinding& b, const ImplPtr& t);
   Tensor hand_out(Event& e, size_t result, Operands operands);
@@ -223,13 +233,13 @@ class Cursor {
   int depth_ = 0;
 
   std::vector<ImplPtr> externals_;
-  SlotTable external_slots_;
-  std::unordered_map<const Storage*, std::pair<Slot, int64_t>> storages_;
+  AddressTable<Slot> external_slots_;
+  AddressTable<Place> storages_;  ///< the first external of each
   std::vector<uint64_t> scalars_;
   std::vector<ImplPtr> slot_impls_;  ///< per slot: the handle or external of this call, as far as known
   std::vector<Followed> handles_;
   std::vector<ImplPtr> carried_;
-  std::set<const TensorImpl*> cleared_;
+  std::vector<const TensorImpl*> cleared_;
 
   // What has happened on the host since the last run point, and is undone when the pending ops are dropped.
   struct FormerFlags {

@@ -421,7 +421,7 @@ bool Cursor::follow_flush() {
 
 /// Whether an op since the last run point writes to this memory of an external tensor.
 bool Cursor::write_pending(const Storage* storage) const {
-  if (!storages_.count(storage)) return false;
+  if (!storages_.find(storage)) return false;
   for (const Event* e = at_; e && !e->stage; e = e->parent)
     for (Slot s : e->writes)
       if (impl_of(s)->storage.get() == storage) return true;
@@ -539,6 +539,7 @@ void Cursor::finish() {
   run_stage(*e);
   attach_boundaries(*e->stage);
   trie_.handles_hint.store(handles_.size(), std::memory_order_relaxed);
+  trie_.externals_hint.store(externals_.size(), std::memory_order_relaxed);
   trie_.slots_hint.store(slot_impls_.size(), std::memory_order_relaxed);
   for (const Followed& f : handles_) {
     const ImplPtr& h = handle_of(f);

@@ -108,7 +108,8 @@ void Cursor::freeze(const FrozenArgs& args, const FrozenResult& result) {
     for (size_t i = 0; i < e->operands.size(); i += 2) {
       const Slot leaf = e->operands[i];
       if (e->operands[i + 1] != kAbsent) grad_slots.emplace(e->operands[i + 1], leaf);
-      if (cleared_.count(impl_of(leaf).get())) f->cleared.insert(leaf);
+      if (std::find(cleared_.begin(), cleared_.end(), impl_of(leaf).get()) != cleared_.end())
+        f->cleared.insert(leaf);
       const ImplPtr g = impl_of(leaf)->grad;
       f->grads.push_back({leaf, g ? slot_of(*g) : kAbsent});
     }
@@ -149,7 +150,7 @@ ImplPtr Cursor::frozen_external(const Frozen& f, const SlotBinding& b,
              trie_.options.name);
   materialise(*t, trie_.options.name.c_str(), trie_.options.loc);
   KILN_CHECK(
-      external_slots_.find(t.get(), kUnbound) == kUnbound && meta_of(*t) == b.meta, invalid,
+      !external_slots_.find(t.get()) && meta_of(*t) == b.meta, invalid,
       "{}: {} of this frozen callable is {} with strides [{}]; expected {} with strides [{}], and memory, "
       "gradient and hooks like at the first call",
       trie_.options.name, what, describe(*t), fmt::join(t->strides, ","),
@@ -199,11 +200,11 @@ std::vector<Tensor> Cursor::replay(const Frozen& f, const std::vector<Tensor>& a
   return out;
 }
 
-void forbid_frozen(const char* what) {
+void forbid_frozen(std::string_view what, std::string_view of) {
   const Cursor* c = state().cursor;
   KILN_CHECK(!c || !c->options().frozen, unsupported,
-             "{}: {} differ from call to call, which CompileOptions::frozen forbids", c->options().name,
-             what);
+             "{}: {}{} differ from call to call, which CompileOptions::frozen forbids", c->options().name,
+             what, of);
 }
 
 void set_frozen_shape(Trie& trie, std::any shape) {

@@ -35,7 +35,8 @@ void set_frozen_shape(Trie& trie, std::any shape);
 std::any frozen_shape(Trie& trie);
 [[noreturn]] void frozen_type_mismatch(Trie& trie);
 /// Throws: unsupported, inside a frozen callable; `what` is something that no replay can repeat.
-void forbid_frozen(const char* what);
+/// `of`: whose.
+void forbid_frozen(std::string_view what, std::string_view of = {});
 /// Replays on `args`; the result's tensors in order.
 /// Throws: invalid, when an argument's metadata or a host value differs from the first call's.
 std::vector<Tensor> run_frozen(Trie& trie, const FrozenArgs& args);

@@ -308,8 +308,10 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
   Event& e = *open_;
   if (failed) {
     for (const SlotBinding& b : e.bindings) {
-      external_slots_.erase(externals_.back().get());
-      std::erase_if(storages_, [&](const auto& s) { return s.second.first == b.slot; });
+      const ImplPtr& t = externals_.back();
+      external_slots_.erase(t.get());
+      if (const Place* first = storages_.find(t->storage.get()); first && first->slot == b.slot)
+        storages_.erase(t->storage.get());
       externals_.pop_back();
       slot_impls_[static_cast<size_t>(b.slot)].reset();
     }

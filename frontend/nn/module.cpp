@@ -315,7 +315,10 @@ void Module::move_like(const Module& other, Loc loc) {
 }
 
 void Module::zero_grad() {
-  for (Tensor& p : parameters()) p.set_grad({});
+  visit<false>("", [](auto&, const Module& m) {
+    for (const auto& [name, t] : m.parameters_)
+      if (t->defined()) t->set_grad({});
+  });
 }
 
 void Module::requires_grad_(bool on) {

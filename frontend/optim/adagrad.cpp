@@ -20,7 +20,7 @@ std::vector<Hyper> AdagradOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void AdagradOptions::check(const std::vector<Tensor>&) const {
+void AdagradOptions::check(std::span<const Tensor>) const {
   expect_not_negative("Adagrad", "lr", lr);
   expect_not_negative("Adagrad", "lr_decay", lr_decay);
   expect_not_negative("Adagrad", "weight_decay", weight_decay);
@@ -55,7 +55,7 @@ std::vector<Hyper> RMSpropOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void RMSpropOptions::check(const std::vector<Tensor>&) const {
+void RMSpropOptions::check(std::span<const Tensor>) const {
   expect_not_negative("RMSprop", "lr", lr);
   expect_not_negative("RMSprop", "eps", eps);
   expect_not_negative("RMSprop", "momentum", momentum);
@@ -99,7 +99,7 @@ std::vector<Hyper> AdadeltaOptions::hypers() {
       {"lr", &lr}, {"rho", &rho}, {"eps", &eps}, {"weight_decay", &weight_decay}, {"maximize", &maximize}};
 }
 
-void AdadeltaOptions::check(const std::vector<Tensor>&) const {
+void AdadeltaOptions::check(std::span<const Tensor>) const {
   expect_not_negative("Adadelta", "lr", lr);
   expect(rho >= 0 && rho <= 1, "Adadelta", "rho", rho, "0 to 1");
   expect_not_negative("Adadelta", "eps", eps);
@@ -131,7 +131,7 @@ std::vector<Hyper> AdafactorOptions::hypers() {
           {"d", &d},   {"weight_decay", &weight_decay}, {"maximize", &maximize}};
 }
 
-void AdafactorOptions::check(const std::vector<Tensor>&) const {
+void AdafactorOptions::check(std::span<const Tensor>) const {
   expect_not_negative("Adafactor", "lr", lr);
   expect(beta2_decay <= 0, "Adafactor", "beta2_decay", beta2_decay, "at most 0");
   expect_not_negative("Adafactor", "eps1", eps1);

@@ -12,7 +12,7 @@ struct AdagradOptions {
   bool maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Source: torch.optim.Adagrad (Duchi et al. 2011).
 class Adagrad : public OptimizerWith<AdagradOptions> {
@@ -32,7 +32,7 @@ struct RMSpropOptions {
   bool centered = false, maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Source: torch.optim.RMSprop (Hinton 2012; centered: Graves 2013).
 class RMSprop : public OptimizerWith<RMSpropOptions> {
@@ -53,7 +53,7 @@ struct AdadeltaOptions {
   bool maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Source: torch.optim.Adadelta (Zeiler 2012).
 class Adadelta : public OptimizerWith<AdadeltaOptions> {
@@ -79,7 +79,7 @@ struct AdafactorOptions {
   bool maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Second moments of matrices by rows and columns alone: state of A + B numbers for [A,B].
 /// Source: torch.optim.Adafactor (Shazeer & Stern 2018).

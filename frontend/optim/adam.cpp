@@ -85,7 +85,7 @@ void adam_update(const Options& o, bool decoupled, Update& u) {
 std::vector<Hyper> AdamOptions::hypers() {
   return common(*this, {{"amsgrad", &amsgrad}, {"decoupled_weight_decay", &decoupled_weight_decay}});
 }
-void AdamOptions::check(const std::vector<Tensor>&) const { check_common("Adam", *this); }
+void AdamOptions::check(std::span<const Tensor>) const { check_common("Adam", *this); }
 std::vector<StateSpec> Adam::specs(size_t group, const Tensor&) const {
   return moments(options(group).amsgrad);
 }
@@ -99,7 +99,7 @@ void Adam::update(size_t group, Update& u) const {
 }
 
 std::vector<Hyper> AdamWOptions::hypers() { return common(*this, {{"amsgrad", &amsgrad}}); }
-void AdamWOptions::check(const std::vector<Tensor>&) const { check_common("AdamW", *this); }
+void AdamWOptions::check(std::span<const Tensor>) const { check_common("AdamW", *this); }
 std::vector<StateSpec> AdamW::specs(size_t group, const Tensor&) const {
   return moments(options(group).amsgrad);
 }
@@ -114,7 +114,7 @@ std::vector<Hyper> NAdamOptions::hypers() {
                 {{"momentum_decay", &momentum_decay}, {"decoupled_weight_decay", &decoupled_weight_decay}});
 }
 
-void NAdamOptions::check(const std::vector<Tensor>&) const {
+void NAdamOptions::check(std::span<const Tensor>) const {
   check_common("NAdam", *this);
   expect_not_negative("NAdam", "momentum_decay", momentum_decay);
 }
@@ -160,7 +160,7 @@ void NAdam::update(size_t group, Update& u) const {
 std::vector<Hyper> RAdamOptions::hypers() {
   return common(*this, {{"decoupled_weight_decay", &decoupled_weight_decay}});
 }
-void RAdamOptions::check(const std::vector<Tensor>&) const { check_common("RAdam", *this); }
+void RAdamOptions::check(std::span<const Tensor>) const { check_common("RAdam", *this); }
 std::vector<StateSpec> RAdam::specs(size_t, const Tensor&) const { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 std::vector<int64_t> RAdam::modes(size_t group) const {
   return {options(group).decoupled_weight_decay, options(group).maximize};
@@ -190,7 +190,7 @@ void RAdam::update(size_t group, Update& u) const {
 }
 
 std::vector<Hyper> AdamaxOptions::hypers() { return common(*this, {}); }
-void AdamaxOptions::check(const std::vector<Tensor>&) const { check_common("Adamax", *this); }
+void AdamaxOptions::check(std::span<const Tensor>) const { check_common("Adamax", *this); }
 std::vector<StateSpec> Adamax::specs(size_t, const Tensor&) const { return {{"exp_avg"}, {"exp_inf"}}; }
 std::vector<int64_t> Adamax::modes(size_t group) const { return {options(group).maximize}; }
 
@@ -210,7 +210,7 @@ void Adamax::update(size_t group, Update& u) const {
 }
 
 std::vector<Hyper> LAMBOptions::hypers() { return common(*this, {}); }
-void LAMBOptions::check(const std::vector<Tensor>&) const { check_common("LAMB", *this); }
+void LAMBOptions::check(std::span<const Tensor>) const { check_common("LAMB", *this); }
 std::vector<StateSpec> LAMB::specs(size_t, const Tensor&) const { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 std::vector<int64_t> LAMB::modes(size_t group) const { return {options(group).maximize}; }
 

@@ -11,7 +11,7 @@ struct AdamOptions {
   bool amsgrad = false, maximize = false, decoupled_weight_decay = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Bias-corrected. Source: torch.optim.Adam (Kingma & Ba 2015; amsgrad: Reddi et al. 2018).
 class Adam : public OptimizerWith<AdamOptions> {
@@ -31,7 +31,7 @@ struct AdamWOptions {
   bool amsgrad = false, maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Decoupled weight decay, bias-corrected. Source: torch.optim.AdamW (Loshchilov & Hutter 2019).
 class AdamW : public OptimizerWith<AdamWOptions> {
@@ -51,7 +51,7 @@ struct NAdamOptions {
   bool decoupled_weight_decay = false, maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Adam with Nesterov momentum. Source: torch.optim.NAdam (Dozat 2016).
 class NAdam : public OptimizerWith<NAdamOptions> {
@@ -72,7 +72,7 @@ struct RAdamOptions {
   bool decoupled_weight_decay = false, maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Adam that goes without the second moment until its variance is known. Source: torch.optim.RAdam (Liu et
 /// al. 2020).
@@ -93,7 +93,7 @@ struct AdamaxOptions {
   bool maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Adam by the infinity norm. Source: torch.optim.Adamax (Kingma & Ba 2015).
 class Adamax : public OptimizerWith<AdamaxOptions> {
@@ -113,7 +113,7 @@ struct LAMBOptions {
   bool maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// AdamW's direction, scaled so that its norm is that of the parameter. Source: You et al. 2020, "Large Batch
 /// Optimization for Deep Learning", algorithm 2, with phi(x) = x.

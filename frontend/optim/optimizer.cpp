@@ -183,9 +183,10 @@ void Optimizer::set(size_t group, std::string_view name, double value, Loc loc) 
 
 bool Optimizer::has(std::string_view name) const { return find_hyper(const_hypers(0), name) != nullptr; }
 
-/// A parameter that takes the step, and by which numbers: a place in Step::paces.
+/// A parameter that takes the step: where its operands are (parameter, gradient, state), and by which numbers
+/// it steps, a place in Step::paces.
 struct Optimizer::Row {
-  size_t group, param, pace;
+  size_t group, param, first_operand, pace = 0;
 };
 
 /// Parameters that take the step by the same numbers. Those are the event's, or, where the device counts, are
@@ -197,10 +198,17 @@ struct Optimizer::Paced {
 };
 
 struct Optimizer::Step {
+  explicit Step(const Tensor& skip, size_t params) : skip(skip) {
+    rows.reserve(params);
+    gradients.reserve(params);
+    operands.reserve(5 * params);
+    after.reserve(params);
+  }
   Tensor skip;
   std::vector<Row> rows;
-  std::vector<std::vector<Tensor>> operands;  ///< of each row: parameter, gradient, state
-  std::vector<Progress> after;                ///< of each row, where the host counts
+  std::vector<Tensor> gradients;        ///< of each row; never more than what is reserved
+  std::vector<const Tensor*> operands;  ///< of all rows, and then those of all
+  std::vector<Progress> after;          ///< of each row, where the host counts
   std::vector<Paced> paces;
   std::vector<int64_t> ints;
   std::vector<Scalar> numbers;
@@ -234,11 +242,13 @@ void Optimizer::gather(size_t group, Step& step, Loc loc) {
   const size_t begin = step.rows.size();
   const Group& g = groups_[group];
   for (size_t i = g.first; i < g.first + g.count; ++i) {
-    if (!params_[i].grad().defined()) continue;
+    Tensor gradient = params_[i].grad();
+    if (!gradient.defined()) continue;
     make_state(group, i, loc);
-    step.rows.push_back({group, i, 0});
-    step.operands.push_back({params_[i], params_[i].grad()});
-    step.operands.back().insert(step.operands.back().end(), state_of(i).begin(), state_of(i).end());
+    step.rows.push_back({group, i, step.operands.size()});
+    step.gradients.push_back(std::move(gradient));
+    step.operands.insert(step.operands.end(), {&params_[i], &step.gradients.back()});
+    for (const Tensor& t : state_of(i)) step.operands.push_back(&t);
   }
   step.ints.push_back(static_cast<int64_t>(step.rows.size() - begin));
   if (counts_->empty()) pace_on_host(group, begin, step);
@@ -318,11 +328,12 @@ Tensor unless(const Tensor& skipped, const Tensor& before, const Tensor& now) {
 
 void Optimizer::apply_update(const Row& row, const Step& step, const std::vector<Tensor>& numbers,
                              const Tensor& skipped) const {
-  const auto& operands = step.operands[static_cast<size_t>(&row - step.rows.data())];
-  const DType stored = operands[0].dtype();
+  const size_t count = 2 + state_of(row.param).size();
+  const Operands operands = Operands(step.operands).subspan(row.first_operand, count);
+  const DType stored = operands[0]->dtype();
   const DType wide = stored == DType::f16 || stored == DType::bf16 ? DType::f32 : stored;
   std::vector<Tensor> in;
-  for (const Tensor& t : operands) in.push_back(t.defined() ? cast_to(t, wide) : Tensor());
+  for (const Tensor* t : operands) in.push_back(t->defined() ? cast_to(*t, wide) : Tensor());
   Update u{in[0], in[1], {in.begin() + 2, in.end()}, {}};
   for (const Tensor& n : numbers) u.numbers.push_back(cast_to(n, wide));
   update(row.group, u);
@@ -330,8 +341,8 @@ void Optimizer::apply_update(const Row& row, const Step& step, const std::vector
     if (now.impl() != from.impl()) assign(to, unless(skipped, to, cast_to(now, stored)));
   };
   for (size_t k = 0; k < u.state.size(); ++k)
-    if (u.state[k].defined()) store(operands[2 + k], in[2 + k], u.state[k]);
-  store(operands[0], in[0], u.param);
+    if (u.state[k].defined()) store(*operands[2 + k], in[2 + k], u.state[k]);
+  store(*operands[0], in[0], u.param);
 }
 
 Pace Optimizer::pace_of(const Paced& paced, const std::vector<Tensor>& scalars) const {
@@ -418,23 +429,20 @@ void Optimizer::take(const Tensor& skip, Loc loc) {
   for (size_t g = 0; g < groups_.size(); ++g) check_options_of(g, event_, loc);
   ++step_calls_;
   const NoGrad guard;
-  Step step;
-  step.skip = skip;
+  Step step(skip, params_.size());
   const bool on_device = !counts_->empty();
+  const std::string_view event = event_, who = event.substr(0, event.find('.'));
   if (on_device) count_on_device();
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (!on_device && !may_freeze(g)) forbid_frozen(("steps of " + name()).c_str());
+    if (!on_device && !may_freeze(g)) forbid_frozen("steps of ", who);
     gather(g, step, loc);
   }
   if (step.rows.empty()) return;
-  std::vector<const Tensor*> operands;
-  for (const auto& row : step.operands)
-    for (const Tensor& t : row) operands.push_back(&t);
   for (const Paced& paced : step.paces)
     if (paced.counts)
-      for (const Tensor& t : *paced.counts) operands.push_back(&t);
-  if (skip.defined()) operands.push_back(&skip);
-  call_many(event_, loc, operands, step.ints, step.numbers, [&](const std::vector<Tensor>& scalars) {
+      for (const Tensor& t : *paced.counts) step.operands.push_back(&t);
+  if (skip.defined()) step.operands.push_back(&skip);
+  call_many(event_, loc, step.operands, step.ints, step.numbers, [&](const std::vector<Tensor>& scalars) {
     run(step, scalars);
     return std::vector<Tensor>{};
   });

@@ -208,10 +208,7 @@ class OptimizerWith : public Optimizer {
     add_param_group(std::move(params), options);
   }
   std::vector<Hyper> hypers(size_t group) override { return options_.at(group).hypers(); }
-  void check_options(size_t group) const override {
-    const std::span<const Tensor> own = group_params(group);
-    options_.at(group).check({own.begin(), own.end()});
-  }
+  void check_options(size_t group) const override { options_.at(group).check(group_params(group)); }
 
  private:
   std::deque<Options> options_;  // others hold addresses of members

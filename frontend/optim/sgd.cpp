@@ -19,7 +19,7 @@ std::vector<Hyper> SGDOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void SGDOptions::check(const std::vector<Tensor>&) const {
+void SGDOptions::check(std::span<const Tensor>) const {
   expect_not_negative("SGD", "lr", lr);
   expect_not_negative("SGD", "momentum", momentum);
   expect_not_negative("SGD", "weight_decay", weight_decay);
@@ -65,7 +65,7 @@ std::vector<Hyper> ASGDOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void ASGDOptions::check(const std::vector<Tensor>&) const {
+void ASGDOptions::check(std::span<const Tensor>) const {
   expect_not_negative("ASGD", "lr", lr);
   expect_not_negative("ASGD", "weight_decay", weight_decay);
 }
@@ -97,7 +97,7 @@ std::vector<Hyper> RpropOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void RpropOptions::check(const std::vector<Tensor>&) const {
+void RpropOptions::check(std::span<const Tensor>) const {
   expect_not_negative("Rprop", "lr", lr);
   expect(eta_minus > 0 && eta_minus < 1, "Rprop", "eta_minus", eta_minus, "above 0 and below 1");
   expect(eta_plus > 1, "Rprop", "eta_plus", eta_plus, "above 1");
@@ -136,7 +136,7 @@ std::vector<Hyper> LionOptions::hypers() {
           {"maximize", &maximize}};
 }
 
-void LionOptions::check(const std::vector<Tensor>&) const {
+void LionOptions::check(std::span<const Tensor>) const {
   expect_not_negative("Lion", "lr", lr);
   expect_share("Lion", "beta1", beta1);
   expect_share("Lion", "beta2", beta2);
@@ -171,7 +171,7 @@ std::vector<Hyper> MuonOptions::hypers() {
           {"ns_steps", &ns_steps}};
 }
 
-void MuonOptions::check(const std::vector<Tensor>& params) const {
+void MuonOptions::check(std::span<const Tensor> params) const {
   expect_not_negative("Muon", "lr", lr);
   expect_not_negative("Muon", "momentum", momentum);
   expect_not_negative("Muon", "weight_decay", weight_decay);

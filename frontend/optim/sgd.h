@@ -11,7 +11,7 @@ struct SGDOptions {
   bool nesterov = false, maximize = false;
   std::vector<Hyper> hypers();
   /// Throws: invalid, for what is out of range.
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Source: torch.optim.SGD (Sutskever et al. 2013).
 class SGD : public OptimizerWith<SGDOptions> {
@@ -34,7 +34,7 @@ struct ASGDOptions {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   bool maximize = false;
   std::vector<Hyper> hypers();
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// SGD whose average weights are the state "ax". Source: torch.optim.ASGD (Polyak & Juditsky 1992).
 class ASGD : public OptimizerWith<ASGDOptions> {
@@ -54,7 +54,7 @@ struct RpropOptions {
   double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_size_min = 1e-6, step_size_max = 50;
   bool maximize = false;
   std::vector<Hyper> hypers();
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Steps of their own for each element, by the signs of gradients. `lr` is the first step's size.
 /// Source: torch.optim.Rprop (Riedmiller & Braun 1993).
@@ -77,7 +77,7 @@ struct LionOptions {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
   bool maximize = false;
   std::vector<Hyper> hypers();
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// The sign of an interpolated momentum, with decoupled weight decay.
 /// Source: Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", program 1.
@@ -108,7 +108,7 @@ struct MuonOptions {
   int64_t ns_steps = 5;
   AdjustLr adjust_lr_fn = AdjustLr::original;
   std::vector<Hyper> hypers();
-  void check(const std::vector<Tensor>& params) const;
+  void check(std::span<const Tensor> params) const;
 };
 /// Momentum made orthogonal by Newton-Schulz iterations, which round to bf16 as PyTorch's do. For the
 /// matrices of hidden layers; give embeddings, biases and norms to another optimizer. Throws, when made:
