@@ -10,6 +10,7 @@
 #include "frontend/program_parts.h"
 #include "frontend/split.h"
 #include "ir/base/log.h"
+#include "ir/host_memory.h"
 
 namespace kiln::detail {
 
@@ -220,6 +221,8 @@ Event& Cursor::record_run(EventKind kind, const std::vector<Slot>& live, Slot re
     table.log();
   }
   build_.ends = kind == EventKind::end ? "" : fmt::format("{} {}", name, loc.str());
+  // What initialisation has left would stay beside the stage's arena, of which the callable then lives.
+  release_host_blocks();
   build(*stage, wanted);
   close_event();
   e.recorder = std::make_shared<Recorder>(*recorder_);
