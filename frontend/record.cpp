@@ -307,13 +307,14 @@ void Cursor::end_call(std::span<const Tensor> results, bool failed) {
   if (--depth_ > 0) return;
   Event& e = *open_;
   if (failed) {
-    for (const SlotBinding& b : e.bindings) {
+    for (size_t i = e.bindings.size(); i-- > 0;) {  // backwards: the last external is the last binding's
+      const Slot slot = e.bindings[i].slot;
       const ImplPtr& t = externals_.back();
       external_slots_.erase(t.get());
-      if (const Place* first = storages_.find(t->storage.get()); first && first->slot == b.slot)
+      if (const Place* first = storages_.find(t->storage.get()); first && first->slot == slot)
         storages_.erase(t->storage.get());
       externals_.pop_back();
-      slot_impls_[static_cast<size_t>(b.slot)].reset();
+      slot_impls_[static_cast<size_t>(slot)].reset();
     }
     scalars_.resize(scalars_.size() - e.scalar_count);
     recorder_->rollback(*at_);

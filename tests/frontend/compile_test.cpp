@@ -323,6 +323,21 @@ TEST_P(Compile, ErrorsOfOpsLeaveTheCallableUsable) {
   EXPECT_EQ(values(caught(vec({1, 2}))), (Floats{2, 3}));
 }
 
+TEST_P(Compile, FailedOpsForgetAllTheirOperands) {
+  Tensor a = vec({1, 2}), b = vec({1, 2, 3});
+  auto f = compile(
+      [&] {
+        EXPECT_NE(error_of([&] { a + b; }), "no error");
+        b.add_(1.0);  // seen first now, and no view of the other
+        return sum(a) * 100.0 + sum(b);
+      },
+      options());
+  EXPECT_EQ(f().item(), 309);
+  EXPECT_EQ(f().item(), 312);
+  EXPECT_EQ(values(a), (Floats{1, 2}));
+  EXPECT_EQ(values(b), (Floats{3, 4, 5}));
+}
+
 TEST_P(Compile, NestedAndRecursive) {
   auto inner = compile([](const Tensor& x) { return sum(x * x); }, options());
   Tensor w = vec({1, 2}, true);
