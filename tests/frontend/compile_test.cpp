@@ -9,6 +9,7 @@
 #include "frontend/functional.h"
 #include "frontend/nn/layers.h"
 #include "ir/base/options.h"
+#include "ir/host_memory.h"
 #include "tests/frontend/testing.h"
 
 namespace kiln {
@@ -336,6 +337,15 @@ TEST_P(Compile, FailedOpsForgetAllTheirOperands) {
   EXPECT_EQ(f().item(), 312);
   EXPECT_EQ(values(a), (Floats{1, 2}));
   EXPECT_EQ(values(b), (Floats{3, 4, 5}));
+}
+
+TEST_P(Compile, BuildsGiveBackWhatEagerOpsHaveFreed) {
+  release_host_blocks();
+  (void)zeros({1 << 20});
+  EXPECT_GE(host_blocks_kept(), size_t{4} << 20);
+  auto f = compile([](const Tensor& x) { return x + 1.0; }, options());
+  EXPECT_EQ(values(f(vec({1, 2}))), (Floats{2, 3}));
+  EXPECT_LT(host_blocks_kept(), size_t{4} << 20);
 }
 
 TEST_P(Compile, NestedAndRecursive) {
