@@ -4,6 +4,7 @@
 #include "frontend/cursor.h"
 
 #include <bit>
+#include <tuple>
 
 #include "frontend/late.h"
 
@@ -65,9 +66,9 @@ ExternalMeta Cursor::meta_of(TensorImpl& t) const {
 
 /// What meta_of gives, compared without being made: following does this for every external.
 bool Cursor::has_meta(const TensorImpl& t, Place beside, const ExternalMeta& m) {
-  return t.dtype == m.dtype && t.requires_grad == m.requires_grad && t.is_leaf == m.is_leaf &&
-         hook_count(t) == m.hooks && t.device == m.device && beside.slot == m.alias_of &&
-         beside.offset == m.alias_offset && t.shape == m.shape && t.strides == m.strides;
+  const uint32_t hooks = hook_count(t);
+  return std::tie(t.dtype, t.shape, t.strides, t.requires_grad, t.is_leaf, hooks, t.device, beside.slot,
+                  beside.offset) == m.members();
 }
 
 bool Cursor::matches_binding(const Event& e, const Tensor& t, Slot expected, int operand,

@@ -6,6 +6,7 @@
 #include <any>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/fields.h"
@@ -34,8 +35,8 @@ bool wants_frozen(Trie* trie);
 void set_frozen_shape(Trie& trie, std::any shape);
 std::any frozen_shape(Trie& trie);
 [[noreturn]] void frozen_type_mismatch(Trie& trie);
-/// Throws: unsupported, inside a frozen callable; `what` is something that no replay can repeat.
-/// `of`: whose.
+/// Throws: unsupported, inside a frozen callable; `what`, and `of` behind it, is something that no replay can
+/// repeat.
 void forbid_frozen(std::string_view what, std::string_view of = {});
 /// Replays on `args`; the result's tensors in order.
 /// Throws: invalid, when an argument's metadata or a host value differs from the first call's.

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "frontend/impl.h"
@@ -38,6 +39,10 @@ struct ExternalMeta {
   Slot alias_of = kAbsent;   ///< earliest external slot with the same storage
   int64_t alias_offset = 0;  ///< this offset minus that one's, in elements
   bool operator==(const ExternalMeta&) const = default;
+  /// All members, in order.
+  auto members() const {
+    return std::tie(dtype, shape, strides, requires_grad, is_leaf, hooks, device, alias_of, alias_offset);
+  }
 };
 
 /// An external tensor first used by an event, bound to the next external slot.

@@ -56,9 +56,9 @@ Optimizer::Optimizer(const char* event)
       progress_(std::make_shared<std::vector<Progress>>()),
       counts_(std::make_shared<std::vector<DeviceCounts>>()) {}
 
-std::string Optimizer::name() const {
+std::string_view Optimizer::name() const {
   const std::string_view event = event_;
-  return std::string(event.substr(0, event.find('.')));
+  return event.substr(0, event.find('.'));
 }
 
 void Optimizer::add_group(std::vector<Tensor> params) {
@@ -137,7 +137,7 @@ const Hyper* find_hyper(const std::vector<Hyper>& all, std::string_view name) {
 }
 
 const Hyper& checked_hyper(const std::vector<Hyper>& all, std::string_view name, const char* what,
-                           const std::string& optimizer, Loc loc) {
+                           std::string_view optimizer, Loc loc) {
   const Hyper* h = find_hyper(all, name);
   if (h) return *h;
   std::vector<const char*> names;
@@ -198,7 +198,7 @@ struct Optimizer::Paced {
 };
 
 struct Optimizer::Step {
-  explicit Step(const Tensor& skip, size_t params) : skip(skip) {
+  Step(const Tensor& skip, size_t params) : skip(skip) {
     rows.reserve(params);
     gradients.reserve(params);
     operands.reserve(5 * params);
@@ -431,10 +431,9 @@ void Optimizer::take(const Tensor& skip, Loc loc) {
   const NoGrad guard;
   Step step(skip, params_.size());
   const bool on_device = !counts_->empty();
-  const std::string_view event = event_, who = event.substr(0, event.find('.'));
   if (on_device) count_on_device();
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (!on_device && !may_freeze(g)) forbid_frozen("steps of ", who);
+    if (!on_device && !may_freeze(g)) forbid_frozen("steps of ", name());
     gather(g, step, loc);
   }
   if (step.rows.empty()) return;

@@ -116,7 +116,7 @@ class Optimizer {
   explicit Optimizer(const char* event);
   void add_group(std::vector<Tensor> params);
   /// "AdamW".
-  std::string name() const;
+  std::string_view name() const;
 
   virtual std::vector<Hyper> hypers(size_t group) = 0;
   /// Throws: invalid, for options of the group that are out of range.
