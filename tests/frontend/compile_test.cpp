@@ -341,7 +341,7 @@ TEST_P(Compile, FailedOpsForgetAllTheirOperands) {
 
 TEST_P(Compile, BuildsGiveBackWhatEagerOpsHaveFreed) {
   release_host_blocks();
-  (void)zeros({1 << 20});
+  (void)zeros({1 << 20}, {.device = Device::cpu()});
   EXPECT_GE(host_blocks_kept(), size_t{4} << 20);
   auto f = compile([](const Tensor& x) { return x + 1.0; }, options());
   EXPECT_EQ(values(f(vec({1, 2}))), (Floats{2, 3}));
