@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values that only matmuls and cheap readers want are not stored: each reader computes them again, a
-// matmul while it packs the operand. Looks at groups and steps when the partition is done; decides by sizes
-// alone, never by threads.
+// Which values are not stored because each reader rather computes them again, a matmul while it packs the
+// operand. Looks at groups and steps when the partition is done; decides by sizes alone, never by threads.
 #include <algorithm>
 #include <cmath>
 
@@ -122,7 +121,10 @@ class PrologueFinder {
 
   // --- readers ---
 
-  /// Slices of all readers of v; false when one of them needs it in memory.
+  /// Less than this is still in a cache when kernels read it.
+  static constexpr double kFar = 1 << 20;
+
+  /// Slices of all readers of v; false when one of them needs it in memory, or it is near.
   bool find_readers(int v, std::vector<Reader>& readers) {
     for (Opaque& x : p_.opaque)
       for (size_t i = 0; i < x.operands.size(); ++i) {
@@ -133,7 +135,7 @@ class PrologueFinder {
         if (!packs(n, i, v, r.slice)) return false;
         readers.push_back(std::move(r));
       }
-    if (readers.empty()) return false;
+    if (readers.empty() && bytes(g_.type(Value{v})) < kFar) return false;
     for (size_t s = 0; s < p_.groups.size(); ++s) {
       const Group* u = p_.groups[s].get();
       if (!u || static_cast<int>(s) == p_.values[v].owner || !u->reads.count(v)) continue;
@@ -145,7 +147,7 @@ class PrologueFinder {
       r.times = count(domain) / count(g_.type(Value{v}).shape);
       readers.push_back(std::move(r));
     }
-    return true;
+    return !readers.empty();
   }
 
   /// The slice of operand i: every place must walk its rows as one axis and its columns as one, since the

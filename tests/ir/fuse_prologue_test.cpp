@@ -145,6 +145,35 @@ kernel a0:row[64] a1:col[128]
 )"));
 }
 
+/// A matmul of `rows` rows, gelu-like behind it, and a later kernel that reads the same erf.
+std::string erf_of_a_matmul(int rows) {
+  return fused(fmt::format(R"(graph g {{
+  %0 = input f32[{0},64] arg
+  %1 = input f32[64,512] param
+  %2 = input f32[512,512] param
+  %3 = f32[{0},512] dot_general %0, %1 {{batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}}
+  %4 = f32[{0},512] erf %3
+  %5 = f32[{0},512] mul %3, %4
+  %6 = f32[{0},512] dot_general %5, %2 {{batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}}
+  %7 = f32[{0},512] add %4, %3
+  %8 = f32[{0},512] mul %6, %7
+  %9 = f32[{0}] sum %8 {{dims=(1)}}
+  output %5
+  output %9
+}})",
+                           rows));
+}
+
+TEST(FusePrologue, LargeValuesAreComputedAgainByKernelsThatHaveTheirOperands) {
+  const auto count = [](std::string text) {
+    int n = 0;
+    for (size_t at = 0; (at = text.find("f32 erf", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count(erf_of_a_matmul(1024)), 2);  // 2 MiB
+  EXPECT_EQ(count(erf_of_a_matmul(128)), 1);   // near: reading it costs less
+}
+
 TEST(FusePrologue, EpiloguesThatKeepNothingStay) {
   // As a prologue the second matmul would read what now only registers hold.
   const std::string s = fused(R"(graph g {
