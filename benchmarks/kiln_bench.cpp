@@ -23,7 +23,7 @@ void pin_to_core_1() {
 /// What the command line says.
 struct Arguments {
   std::string workload, mode = "compiled", device = "cpu", precision = "highest", autocast = "off";
-  double secs = 10;
+  double secs = 10, activation_mb = 0;
   int threads = 2;
   bool json = false, profile = false;
 };
@@ -40,7 +40,8 @@ int run(const Arguments& a) {
                    .threads = a.threads,
                    .profile = a.profile,
                    .device = a.device == "cuda" ? kiln::Device::cuda() : kiln::Device::cpu(),
-                   .graphs = a.mode == "graphs"});
+                   .graphs = a.mode == "graphs",
+                   .activation_memory = static_cast<int64_t>(a.activation_mb * (1 << 20))});
   const kiln::bench::Measurement m = kiln::bench::measure([&] { return w->step(); }, a.secs);
   kiln::bench::Extra extra{a.workload, a.mode, a.threads};
   const kiln::CallableStats stats = w->stats();
@@ -87,6 +88,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", a.threads, "threads; 1 pins to core 1 as the peers do")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--activation-memory", a.activation_mb,
+                 "MiB that results of the forward may take while they wait for the backward; 0: no bound")
+      ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--json", a.json, "one line of JSON");
   app.add_flag("--profile", a.profile, "print a table of kernels to stderr (the steps are slower)");
   CLI11_PARSE(app, argc, argv);

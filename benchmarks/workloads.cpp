@@ -20,6 +20,7 @@ CompileOptions options_for(const std::string& name, const WorkloadOptions& w) {
   o.name = name;
   o.threads = w.threads;
   o.profile = w.profile;
+  o.activation_memory = w.activation_memory;
   if (w.graphs) o.mode = Mode::reduce_overhead;
   return o;
 }

@@ -39,6 +39,7 @@ struct WorkloadOptions {
   int64_t batches = 1;  ///< in one step: each rank's batch is as many times the workload's
   Device device;        ///< of parameters and data
   bool graphs = false;  ///< compiled steps are replayed as CUDA graphs
+  int64_t activation_memory = 0;  ///< as of CompileOptions
   int rank() const;
 };
 /// Throws: invalid, on an unknown name.

@@ -4,6 +4,7 @@
 // inside a hook repeats the walk: what the path already holds is recognised, node by node, not emitted again.
 #include <algorithm>
 
+#include "frontend/activation_memory.h"
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
 #include "frontend/region_builder.h"
@@ -16,7 +17,8 @@ namespace {
 /// Emits into a graph that already holds a prefix of what will be emitted.
 class ResumingBuilder : public RegionBuilder {
  public:
-  ResumingBuilder(Recorder& r, size_t next) : RegionBuilder(r), graph_(r.graph), next_(next) {}
+  ResumingBuilder(Recorder& r, size_t next, Origin from)
+      : RegionBuilder(r), origin(from), graph_(r.graph), next_(next) {}
   Value append(Op o, std::span<const Value> in, Attrs attrs) override {
     if (next_ == graph_.nodes.size()) {
       ++next_;
@@ -296,6 +298,20 @@ std::vector<std::pair<Value, size_t>> Cursor::finished_hooks(const Event& begin)
   return done;
 }
 
+/// With a bound on activations: which of the path's ops the backward that `begin` begins makes again.
+void Cursor::choose_regions(const Event& begin, Value root) {
+  if (trie_.options.activation_memory == 0) return;
+  Recorder path = *recorder_;
+  path.rollback(begin);
+  const int64_t bytes = fit_activations(path, {{&root, 1}, trie_.options.activation_memory, stage_device()});
+  build_.activation_bytes = std::max(build_.activation_bytes, bytes);
+  std::vector<TracedRegion>& regions = recorder_->regions;
+  const auto chosen_now = [&](const TracedRegion& x) { return x.chosen_at == begin.value_count; };
+  std::erase_if(regions, chosen_now);
+  std::copy_if(path.regions.begin(), path.regions.end(), std::back_inserter(regions), chosen_now);
+  std::sort(regions.begin(), regions.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
+}
+
 void Cursor::record_backward(const Event& begin, GradWatch& watch) {
   Scope scope("backward", begin.loc);
   Recorder& r = *recorder_;
@@ -306,13 +322,13 @@ void Cursor::record_backward(const Event& begin, GradWatch& watch) {
   }
   const std::vector<std::pair<Value, size_t>> done = finished_hooks(begin);
   const size_t first = node_at(r.graph, begin.value_count);
-  ResumingBuilder b(r, first);
-  b.origin = origin();
   const Value root = r.slots[begin.operands[0]].value;
   KILN_CHECK(
       !r.reaches_consumed(root), invalid,
       "backward ({}): the graph was already consumed by a backward (pass retain_graph=true to the first)",
       begin.loc.str());
+  choose_regions(begin, root);
+  ResumingBuilder b(r, first, origin());
   const Value seed =
       begin.operands[1] == kAbsent ? b.constant(1, r.graph.type(root)) : r.slots[begin.operands[1]].value;
 

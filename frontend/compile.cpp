@@ -36,6 +36,9 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
              o.threads);
   KILN_CHECK(o.max_builds >= 1, invalid, "compile ({}): max_builds is {}, expected at least 1", loc.str(),
              o.max_builds);
+  KILN_CHECK(o.activation_memory >= 0, invalid,
+             "compile ({}): activation_memory is {}, expected a number of bytes, or 0 for no bound",
+             loc.str(), o.activation_memory);
   const std::string mode = option("KILN_COMPILE");
   if (mode == "off") return nullptr;
   auto trie = std::make_shared<Trie>();
@@ -47,6 +50,7 @@ std::shared_ptr<Trie> make_trie(const CompileOptions& o, Loc loc) {
   s.check = mode == "check";
   s.max_builds = o.max_builds;
   s.threads = o.threads;
+  s.activation_memory = o.activation_memory;
   s.frozen = o.frozen;
   s.split = o.split;
   if (o.mode == Mode::reduce_overhead) s.graphed = std::make_shared<GraphedPrograms>();
@@ -71,6 +75,7 @@ CallableStats trie_stats(Trie& trie) {
                             b.from_cache,
                             b.arena_bytes,
                             b.saved_bytes,
+                            b.activation_bytes,
                             b.work,
                             b.buckets,
                             {},

@@ -65,6 +65,12 @@ struct CompileOptions {
   /// named. If the cuts do not fit those of a DistributedDataParallel, steps are slower, never wrong. A
   /// callable that runs inside another compiled one is part of that.
   std::optional<SplitOptions> split;
+  /// Bytes that results of the forward may take at once while they wait for the backward, inside the callable
+  /// or outside; 0: no bound. Where they would take more, runs of ops are computed once more by the backward,
+  /// as in a checkpoint: those that free the most bytes for their FLOPs. The bound is for each backward that
+  /// a call makes ready; what the user has wrapped in a checkpoint stays as it is. Where even the best choice
+  /// takes more, that is taken, with a warning. Build::activation_bytes has what was reached.
+  int64_t activation_memory = 0;
   Tune tune = Tune::by_switch;
   double tune_budget_s = 0;  ///< seconds that a build may measure for; 0: as KILN_TUNE_BUDGET_S says
   int64_t tune_memory = 0;   ///< bytes that trying a kernel may take; 0: as KILN_TUNE_MEMORY_MB says
@@ -85,6 +91,7 @@ struct Build {
   bool from_cache = false;  ///< the whole plan came from the disk cache
   int64_t arena_bytes = 0;
   int64_t saved_bytes = 0;  ///< kept by each call for a backward outside it, beyond what the call returns
+  int64_t activation_bytes = 0;  ///< with CompileOptions::activation_memory: of the largest backward
   std::vector<std::pair<double, double>> work;  ///< bytes to move and FLOPs of each launch of a call
   /// With CompileOptions::split: the buckets of each stretch of forward ops between host reads, ...
   std::vector<BucketTable> buckets;

@@ -167,6 +167,7 @@ class Cursor {
   Value record_hook(Slot slot, size_t index, Value gradient);
   Value record_hook_end(const Tensor& result, Value gradient);
   std::vector<std::pair<Value, size_t>> finished_hooks(const Event& begin) const;
+  void choose_regions(const Event& begin, Value root);
   void record_backward(const Event& begin, GradWatch& watch);
   bool leaves_trace(Value root) const;
   void backward_outside(Event* e, const Tensor& root, const Tensor& gradient, bool retain_graph,

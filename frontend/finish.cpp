@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "frontend/activation_memory.h"
 #include "frontend/cursor.h"
 #include "frontend/outer.h"
 #include "frontend/program_parts.h"
@@ -112,6 +113,9 @@ std::vector<Value> Cursor::choose_outputs(const Event& e, Stage& stage) {
     for (const auto& [id, carried] : r.exported)
       if (std::any_of(memory.begin(), memory.end(), [&](auto& m) { return m.second == carried; }))
         held.insert(id);
+    if (const int64_t budget = trie_.options.activation_memory; budget > 0)
+      build_.activation_bytes =
+          std::max(build_.activation_bytes, fit_activations(r, {values, budget, stage_device(), true, held}));
     for (Value v : keep_for_backward(r, values, held)) carry(v, kAbsent);
   }
   for (size_t i = 0; i < r.externals.size(); ++i) {

@@ -33,7 +33,9 @@ void Recorder::rollback(const Event& e) {
   while (!scalars.empty() && later(scalars.back())) scalars.pop_back();
   value_grad.resize(std::min<size_t>(value_grad.size(), static_cast<size_t>(e.value_count)));
   while (!checks.empty() && later(checks.back().worst)) checks.pop_back();
-  std::erase_if(regions, [&](const TracedRegion& x) { return x.begin >= e.value_count; });
+  std::erase_if(regions, [&](const TracedRegion& x) {
+    return x.begin >= e.value_count || x.chosen_at >= e.value_count;
+  });
   if (!regions.empty() && regions.back().end >= e.value_count) regions.back().end = -1;
   std::erase_if(hooked, [&](const auto& p) { return p.first >= e.value_count; });
   std::erase_if(leaf_values, [&](const auto& p) { return p.first >= e.value_count; });
@@ -43,7 +45,7 @@ void Recorder::rollback(const Event& e) {
 void Recorder::mark_region(bool begins, const Origin& origin) {
   // A value that nobody reads: rolling back takes it, and the mark with it.
   const Value mark = graph.add_node(op("constant"), {}, {0.0, DType::boolean, Shape{}}, origin);
-  if (begins) regions.push_back({mark.id, -1});
+  if (begins) regions.push_back({mark.id});
   else regions.back().end = mark.id;
 }
 

@@ -33,6 +33,7 @@ struct StageOptions {
   bool check = false;  ///< compare compiled with reference op by op
   int max_builds = 16;
   int threads = 0;
+  int64_t activation_memory = 0;  ///< 0: no bound
   bool frozen = false;
   std::string name = "fn";
   std::shared_ptr<Profiler> profiler;  ///< null: not timed

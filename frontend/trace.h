@@ -130,10 +130,12 @@ struct ValueCheck {
 /// Name of the events at which a checkpoint begins (ints: 1) and ends (0).
 inline constexpr const char* kCheckpointEvent = "checkpoint";
 
-/// Values of a path that a checkpoint made: those between two marks.
+/// Values of a path that a backward makes again: those of a checkpoint, between two marks, or those that
+/// activation_memory.h chose.
 struct TracedRegion {
   int begin = -1;
-  int end = -1;  ///< -1: still open
+  int end = -1;        ///< -1: still open
+  int chosen_at = -1;  ///< values that the path had when it was chosen; -1: a checkpoint
 };
 
 /// The state of a path being recorded. Copyable, and can be rolled back to any event of the path.
@@ -225,7 +227,7 @@ struct BuildRecord {
   std::string ends;  ///< what the stage being built ends at: "host read net.cpp:42", or "" for the call
   double seconds = 0;
   int kernels = 0, nodes = 0, compiled = 0;
-  int64_t arena_bytes = 0, saved_bytes = 0;
+  int64_t arena_bytes = 0, saved_bytes = 0, activation_bytes = 0;
   bool from_cache = false;
   int tuned = 0, tune_found = 0, tune_received = 0;  ///< kernels, as of TuneStats
   double tune_seconds = 0;
