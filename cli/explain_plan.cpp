@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kOpKinds[] = {"elementwise", "reduce", "view",     "gather", "scatter",
                                     "scan",        "sort",   "contract", "effect"};
 static_assert(std::size(kOpKinds) == static_cast<size_t>(OpKind::effect) + 1, "a name for each kind");
-constexpr size_t kMostRegions = 8, kMostBuffers = 5;
+constexpr size_t kMostRegions = 8, kMostBuffers = 5, kMostAlive = 8;
 
 int64_t bytes_of(const Type& t) { return numel(t.shape).value() * static_cast<int64_t>(dtype_size(t.dtype)); }
 std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
@@ -82,6 +82,7 @@ ExplainedPlan::ExplainedPlan(const JobProgram& p, Plan plan) : program_(p), plan
              p.name, fmt::join(plan_.symbols, ", "));
   bound_ = bind_plan(plan_, {});
   find_buffers();
+  find_peak();
 }
 
 LaunchFacts ExplainedPlan::facts(const Launch& l) const {
@@ -116,6 +117,34 @@ void ExplainedPlan::find_buffers() {
   std::stable_sort(largest_.begin(), largest_.end(),
                    [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
   largest_.resize(std::min(largest_.size(), kMostBuffers));
+}
+
+void ExplainedPlan::find_peak() {
+  struct Life {
+    size_t first = 0, last = 0;  // phases
+  };
+  std::map<size_t, Life> lives;  // by buffer of the arena
+  std::vector<size_t> begins;    // per phase, its first launch
+  for (size_t i = 0; i < plan_.launches.size(); ++i) {
+    const Launch& l = plan_.launches[i];
+    if (begins.empty() || l.barrier_before) begins.push_back(i);
+    const size_t phase = begins.size() - 1;
+    for (const int32_t b : l.buffers)
+      if (plan_.buffers[static_cast<size_t>(b)].kind == BufferKind::arena)
+        lives.try_emplace(static_cast<size_t>(b), Life{phase, phase}).first->second.last = phase;
+  }
+  std::vector<int64_t> used(begins.size(), 0);
+  for (const auto& [b, life] : lives)
+    for (size_t phase = life.first; phase <= life.last; ++phase) used[phase] += bound_->sizes[b];
+  const auto most = std::max_element(used.begin(), used.end());
+  if (most == used.end() || *most == 0) return;
+  const auto phase = static_cast<size_t>(most - used.begin());
+  peak_ = {begins[phase], *most, {}};
+  for (const auto& [b, life] : lives)
+    if (life.first <= phase && phase <= life.last)
+      peak_.alive.push_back({name_of(plan_.buffers[b]), "arena", bound_->sizes[b]});
+  std::stable_sort(peak_.alive.begin(), peak_.alive.end(),
+                   [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
 }
 
 /// Temporaries are named by what computes them: "%12 of gelu at net.cpp:7".
@@ -245,6 +274,16 @@ std::string ExplainedPlan::memory_text(std::optional<int64_t> scratch) const {
   for (size_t i = 0; i < largest_.size(); ++i)
     out += fmt::format("{} {} ({}) {}", i ? "," : "", largest_[i].name, largest_[i].kind,
                        size_text(largest_[i].bytes));
+  out += "\n";
+  if (peak_.alive.empty()) return out;
+  out += fmt::format("    peak: {} of the arena, at launch {}:", size_text(peak_.bytes), peak_.launch);
+  int64_t rest = 0;
+  for (size_t i = 0; i < peak_.alive.size(); ++i) {
+    if (i < kMostAlive)
+      out += fmt::format("{} {} {}", i ? "," : "", peak_.alive[i].name, size_text(peak_.alive[i].bytes));
+    else rest += peak_.alive[i].bytes;
+  }
+  if (rest > 0) out += fmt::format(", and {} others {}", peak_.alive.size() - kMostAlive, size_text(rest));
   return out + "\n";
 }
 
@@ -291,6 +330,11 @@ Json ExplainedPlan::memory_json(std::optional<int64_t> scratch) const {
   out["constants"] = plan_.constants.size();
   for (const Buffer& b : largest_)
     out["largest"].push_back({{"name", b.name}, {"kind", b.kind}, {"bytes", b.bytes}});
+  if (!peak_.alive.empty()) {
+    Json alive = Json::array();
+    for (const Buffer& b : peak_.alive) alive.push_back({{"name", b.name}, {"bytes", b.bytes}});
+    out["peak"] = {{"launch", peak_.launch}, {"bytes", peak_.bytes}, {"alive", alive}};
+  }
   return out;
 }
 

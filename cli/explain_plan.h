@@ -71,6 +71,7 @@ class ExplainedPlan {
   int64_t buffer_bytes(int32_t b) const { return bound_->sizes[static_cast<size_t>(b)]; }
   int64_t wire_bytes(const PlanCollective& c) const;
   void find_buffers();
+  void find_peak();
   std::string name_of(const PlanBuffer& b) const;
 
   const JobProgram& program_;
@@ -78,6 +79,13 @@ class ExplainedPlan {
   std::shared_ptr<const BoundPlan> bound_;
   int64_t handed_out_ = 0;
   std::vector<Buffer> largest_;
+  /// Where most of the arena is in use: the first launch there, and what is alive, the largest first.
+  struct Peak {
+    size_t launch = 0;
+    int64_t bytes = 0;
+    std::vector<Buffer> alive;
+  };
+  Peak peak_;
 };
 
 }  // namespace kiln::cli

@@ -39,6 +39,7 @@ class Explain(tools.WithFolder):
         self.assertIn(" AdamW.step", out)
         self.assertIn("fc1.weight (external) 2.0 KiB", out)
         self.assertIn(" of relu at train.cpp:24 (arena) 1.0 KiB", out)
+        self.assertRegex(out, r"\n    peak: ([\d.]+ KiB) of the arena, at launch \d+: %\d+ of \w+ at train.cpp:\d+ ")
         self.assertEqual(out, self.explain(job), "and again")
         # 8 rows of 16 times 32 columns, twice, are most of the first launch's FLOPs.
         train = json.loads(self.explain(job, "--json"))[0]
@@ -47,6 +48,12 @@ class Explain(tools.WithFolder):
     def test_json_adds_up(self):
         job, _ = self.record()
         for stage in json.loads(self.explain(job, "--json")):
+            memory = stage["memory"]
+            if memory["arena"]:
+                peak = memory["peak"]
+                self.assertEqual(peak["bytes"], sum(b["bytes"] for b in peak["alive"]))
+                self.assertLessEqual(peak["bytes"], memory["arena"])
+                self.assertLess(peak["launch"], len(stage["launches"]))
             self.assertEqual(sum(stage["graph"]["by_kind"].values()), stage["graph"]["ops"])
             for launch in stage["launches"]:
                 limits = stage["predicted"]
