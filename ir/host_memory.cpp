@@ -2,6 +2,7 @@
 #include "ir/host_memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -15,7 +16,7 @@ namespace {
 constexpr std::align_val_t kAlign{64};
 constexpr size_t kSmallest = size_t{32} << 10;  // below, the system's allocator is as fast
 
-constexpr size_t kMost = size_t{1} << 47;        // no process can map more
+constexpr size_t kMost = size_t{1} << 47;  // no process can map more
 
 /// Sizes go up in eighths of a power of two, so that close sizes share blocks and little is wasted.
 size_t size_class(size_t bytes) {
@@ -67,13 +68,30 @@ BlockCache& cache() {
   return c;
 }
 
+std::atomic<size_t> g_in_use{0}, g_peak{0};
+
+void count_taken(size_t size) {
+  const size_t now = g_in_use.fetch_add(size, std::memory_order_relaxed) + size;
+  size_t peak = g_peak.load(std::memory_order_relaxed);
+  while (now > peak && !g_peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+/// Takes back a block; one too small to be kept goes to the system at once.
+struct Release {
+  size_t size;
+  void operator()(void* block) const noexcept {
+    g_in_use.fetch_sub(size, std::memory_order_relaxed);
+    if (size < kSmallest || !cache().give(block, size)) ::operator delete(block, kAlign);
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<void> host_block(size_t bytes) {
   if (bytes > kMost) throw std::bad_alloc();
   const size_t size = size_class(std::max<size_t>(1, bytes));
-  if (size < kSmallest) return {::operator new(size, kAlign), [](void* p) { ::operator delete(p, kAlign); }};
-  void* p = cache().take(size);
+  void* p = size < kSmallest ? nullptr : cache().take(size);
   if (!p) {
     try {
       p = ::operator new(size, kAlign);
@@ -82,10 +100,14 @@ std::shared_ptr<void> host_block(size_t bytes) {
       p = ::operator new(size, kAlign);
     }
   }
-  return {p, [size](void* block) {
-            if (!cache().give(block, size)) ::operator delete(block, kAlign);
-          }};
+  count_taken(size);
+  return {p, Release{size}};
 }
+
+HostMemoryStats host_memory_stats() {
+  return {g_in_use.load(std::memory_order_relaxed), g_peak.load(std::memory_order_relaxed)};
+}
+void reset_host_memory_peak() { g_peak.store(g_in_use.load(std::memory_order_relaxed)); }
 
 size_t host_blocks_kept() { return cache().kept(); }
 void release_host_blocks() { cache().release(); }

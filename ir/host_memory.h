@@ -12,6 +12,14 @@ namespace kiln {
 /// Throws: std::bad_alloc, after giving back what is kept.  Threads: any.
 std::shared_ptr<void> host_block(size_t bytes);
 
+/// Bytes of the blocks that somebody holds now, and the most that they have been since the last reset.
+struct HostMemoryStats {
+  size_t in_use = 0;
+  size_t peak = 0;
+};
+HostMemoryStats host_memory_stats();
+void reset_host_memory_peak();
+
 /// Bytes of free blocks kept now; at most kHostBlocksKept.
 size_t host_blocks_kept();
 inline constexpr size_t kHostBlocksKept = size_t{256} << 20;

@@ -3,6 +3,8 @@
 #include "autotune/record.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -81,6 +83,39 @@ TEST_F(TuneRecordTest, TheNumbersOfThreadsThatRowsAreFor) {
   EXPECT_EQ(tuned_thread_counts(cache), (std::set{2, 3, 16}));
   std::ofstream(cache.path_of("tune", "kernel b\nthreads 16\n")) << "damaged";
   EXPECT_EQ(tuned_thread_counts(cache), (std::set{2, 3}));
+}
+
+TEST_F(TuneRecordTest, ProcessesWriteAtOnce) {
+  constexpr int kWriters = 4, kRounds = 50;
+  const auto text = [&](int writer) {
+    return TuneRow{"rows width=8 accumulators=4; rows=12", 1e-5, 2e-5, writer, true}.str();
+  };
+  std::vector<pid_t> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      DiskCache own{folder, 1 << 20};
+      bool good = true;
+      for (int i = 0; i < kRounds; ++i) {
+        TuneRecord r(&own, 2);
+        r.store(kernel("kernel shared\n"), text(w));
+        r.store(kernel(("kernel " + std::to_string(w * kRounds + i) + "\n").c_str()), text(w));
+        const auto back = r.row(kernel("kernel shared\n"));  // somebody's, never a mixture or nothing
+        good = good && back && TuneRow::parse(*back) && TuneRow::parse(*back)->compared < kWriters;
+      }
+      _exit(good ? 0 : 1);
+    }
+    writers.push_back(child);
+  }
+  for (const pid_t child : writers) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  TuneRecord r(&cache, 2);
+  for (int k = 0; k < kWriters * kRounds; ++k)
+    EXPECT_EQ(r.row(kernel(("kernel " + std::to_string(k) + "\n").c_str())), text(k / kRounds)) << k;
 }
 
 TEST_F(TuneRecordTest, WithoutACacheNothingIsKept) {

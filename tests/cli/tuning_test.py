@@ -72,6 +72,15 @@ class Tuning(tools.WithFolder):
         result, _ = self.train("1024", KILN_TUNE="max")
         self.assertEqual([b["tuned"] for b in result["builds"]], [0, 0])
 
+    def test_a_replayed_file_of_max_gives_the_same_bits(self):
+        _, file, plain = self.tuned("max")
+        searched, _ = self.train("1024", KILN_TUNE="max")
+        self.assertEqual([b["tuned"] for b in searched["builds"]], [0, 0])
+        replayed, _ = self.train("1024", cache=self.path("replayed"), KILN_TUNING=file)
+        self.assertEqual(replayed["losses"], searched["losses"])
+        for tuned, untuned in zip(searched["losses"], plain):  # sums may be in another order
+            self.assertAlmostEqual(float.fromhex(tuned), float.fromhex(untuned), delta=1e-5)
+
     def test_what_is_wrong_is_said(self):
         job, _ = self.record()
         bad = self.path("bad.jsonl")

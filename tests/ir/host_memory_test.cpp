@@ -41,6 +41,21 @@ TEST(HostMemory, KeepsNoMoreThanItsBound) {
   EXPECT_EQ(host_blocks_kept(), 0u);
 }
 
+TEST(HostMemory, CountsWhatIsHeld) {
+  const size_t before = host_memory_stats().in_use;
+  auto small = host_block(1000), large = host_block(kMegabyte);
+  EXPECT_EQ(host_memory_stats().in_use, before + 1024 + kMegabyte);
+  large.reset();
+  EXPECT_EQ(host_memory_stats().in_use, before + 1024) << "a free block that is kept is held by nobody";
+  EXPECT_GE(host_memory_stats().peak, before + 1024 + kMegabyte);
+  reset_host_memory_peak();
+  EXPECT_EQ(host_memory_stats().peak, before + 1024);
+  small.reset();
+  EXPECT_EQ(host_memory_stats().in_use, before);
+  EXPECT_THROW(host_block(size_t{1} << 60), std::bad_alloc);
+  EXPECT_EQ(host_memory_stats().in_use, before);
+}
+
 TEST(HostMemory, ImpossibleSizesThrow) { EXPECT_THROW(host_block(size_t{1} << 60), std::bad_alloc); }
 
 TEST(HostMemory, ThreadsTakeAndGive) {
