@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
 
 constexpr double kFlopsPerSecond = 20e9, kBytesPerSecond = 10e9;  // roughly, of one thread
 constexpr double kLeastSeconds = 5e-6;                            // shorter launches are not worth a trial
-constexpr size_t kKernelsTogether = 4;  // kernels whose candidates are compiled at once, per thread
+constexpr double kKernelsTogether = 4;  // kernels whose candidates are compiled at once, per thread, at most
 
 double estimate(const TunableKernel& k) {
   return std::max(k.flops / kFlopsPerSecond, k.bytes / kBytesPerSecond);
@@ -166,11 +166,11 @@ class Tuning {
 
   // --- measuring ---
 
-  /// Takes and publishes places in `order`.
+  /// Takes and publishes places in `order`: at first few, then as many as there is time for.
   void measure(const std::vector<size_t>& order, const Take& take, const Publish& publish) {
     const auto start = Clock::now();
-    const size_t together = kKernelsTogether * static_cast<size_t>(o_.threads);
-    while (seconds_since(start) < o_.budget_s) {
+    size_t together = static_cast<size_t>(o_.threads), done = 0;
+    while (together > 0 && seconds_since(start) < o_.budget_s) {
       if (o_.go_on) o_.go_on();
       const std::vector<size_t> some = take(together);
       if (some.empty()) break;
@@ -184,6 +184,10 @@ class Tuning {
         if (o_.progress) o_.progress(stats_.tuned, stats_.kernels - stats_.found);
       });
       stats_.measure_seconds += seconds_since(begin);
+      done += some.size();
+      const double each = seconds_since(start) / static_cast<double>(done);
+      together = static_cast<size_t>(
+          std::min(kKernelsTogether * o_.threads, (o_.budget_s - seconds_since(start)) / each));
     }
   }
   Search search_for(const TunableKernel& k) const {
@@ -263,7 +267,7 @@ TuneLevel parse_tune_level(std::string_view word) {
 }
 
 TuneOptions tune_options(TuneLevel level) {
-  constexpr double kFastSeconds = 10, kMostSeconds = 3600;
+  constexpr double kFastSeconds = 1, kMostSeconds = 3600;
   const auto asked = static_cast<double>(option_int("KILN_TUNE_BUDGET_S"));
   const double own = level == TuneLevel::max ? kMostSeconds : kFastSeconds;
   return {

@@ -27,7 +27,7 @@ enum class TuneLevel : uint8_t {
 
 struct TuneOptions {
   TuneLevel level = TuneLevel::off;
-  double budget_s = 10;   ///< for compiling and measuring candidates; kernels beyond it keep their defaults
+  double budget_s = 1;    ///< for compiling and measuring candidates; kernels beyond it keep their defaults
   double kernel_s = 0.5;  ///< about, for the timings of one kernel's trial
   int64_t memory = int64_t{1} << 30;  ///< bytes that operands of a trial may take; larger kernels have none
   int threads = 1;                    ///< that the program will run on

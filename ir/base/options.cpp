@@ -58,7 +58,7 @@ constexpr OptionDef kOptions[] = {
      "fast measures a few schedules of each kernel before choosing, and changes no bit of any result; max "
      "searches among many; what they find is kept in the disk cache"},
     {"KILN_TUNE_BUDGET_S", "int", "0",
-     "seconds that one build may measure for, other kernels keep defaults; 0 is 10 with fast and 3600 with "
+     "seconds that one build may measure for, other kernels keep defaults; 0 is 1 with fast and 3600 with "
      "max"},
     {"KILN_TUNE_MEMORY_MB", "int", "1024",
      "memory that trying a kernel may take; larger ones keep their defaults"},

@@ -52,6 +52,7 @@ const Graph& graph() {
 
 ScheduleChoices choose(const Graph& g, DiskCache* cache, TuneOptions o, TuneStats* stats = nullptr) {
   o.level = TuneLevel::fast;
+  if (o.budget_s == TuneOptions{}.budget_s) o.budget_s = 200;  // a slow machine, too, comes to its end
   return choose_schedules(g, {}, host_target(), cache, o, stats);
 }
 
