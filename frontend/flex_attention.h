@@ -26,7 +26,7 @@ struct FlexAttentionOptions {
   bool enable_gqa = false;      ///< key and value have fewer heads, each shared by a group of query heads
 };
 /// softmax(score_mod(q k^T * scale) where mask_mod) v; a query that may attend to nothing gets zeros.
-/// Compiled on a CPU, large scores of f32 are never in memory, forward or backward (docs/ARCHITECTURE.md),
+/// Compiled on a CPU, large scores are never in memory, forward or backward (docs/ARCHITECTURE.md),
 /// unless a tensor that a function captures needs a gradient that sums over samples; behind a mask that
 /// compares q_idx with kv_idx nothing is computed. Shapes: q [n, h, t, d], k [n, h, s, d], v [n, h, s, e] ->
 /// [n, h, t, e]. Throws: invalid, on shapes, on dtypes that differ or are not floating, on heads that do not

@@ -217,7 +217,34 @@ bool TileLoop::has(Value v, int axis) const {
 
 namespace {
 
-/// The graph with each odd node as two: a part of the matrix's loop, and what is left to do with its result.
+/// The result of a contraction whose columns come last, from one where they do not.
+Value turned(Graph& g, const Node& n, const std::vector<Value>& in) {
+  Value v =
+      g.add_node(n.op, std::vector{in[1], in[0]}, {n.attrs[1], n.attrs[0], n.attrs[3], n.attrs[2]}, n.origin);
+  Ints order;
+  for (int64_t d = 0; d < g.type(v).rank(); ++d) order.push_back(d);
+  std::swap(order.back(), order[order.size() - 2]);
+  return g.add_node(op("permute"), std::vector{v}, {order}, n.origin);
+}
+
+/// The result of a contraction of halves, rounded from one that sums in f32.
+Value summed_wide(Graph& g, const Node& n, const std::vector<Value>& in) {
+  std::vector<Value> wide;
+  for (const Value x : in) wide.push_back(g.add_node(op("cast"), std::vector{x}, {DType::f32}, n.origin));
+  const DType narrow = g.type(in[0]).dtype;
+  return g.add_node(op("cast"), std::vector{g.add_node(n.op, wide, n.attrs, n.origin)}, {narrow}, n.origin);
+}
+
+/// The result of a reduction, from one over `columns` alone.
+Value reduced_twice(Graph& g, const Node& n, const std::vector<Value>& in, int64_t columns) {
+  Ints rest;
+  for (const int64_t d : ints(n, 0))
+    if (d != columns) rest.push_back(d - (d > columns));
+  const Value v = g.add_node(n.op, in, {Ints{columns}}, n.origin);
+  return g.add_node(n.op, std::vector{v}, {rest}, n.origin);
+}
+
+/// The graph with each odd node as several: a part of the matrix's loop, and what is left to do.
 Graph evened(const Graph& g, const std::map<int, int64_t>& odd, std::vector<int32_t>& source_of) {
   detail::Rewrite r(g);
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
@@ -225,22 +252,10 @@ Graph evened(const Graph& g, const std::map<int, int64_t>& odd, std::vector<int3
     const auto at = odd.find(i);
     const std::vector<Value> in = r.mapped(n.in);
     Value v;
-    if (at == odd.end()) {
-      v = r.out.add_node(n.op, in, n.attrs, n.origin);
-    } else if (at->second < 0) {
-      v = r.out.add_node(n.op, std::vector{in[1], in[0]}, {n.attrs[1], n.attrs[0], n.attrs[3], n.attrs[2]},
-                         n.origin);
-      Ints order;
-      for (int64_t d = 0; d < g.type(n.out).rank(); ++d) order.push_back(d);
-      std::swap(order.back(), order[order.size() - 2]);
-      v = r.out.add_node(op("permute"), std::vector{v}, {order}, n.origin);
-    } else {
-      Ints rest;
-      for (const int64_t d : ints(n, 0))
-        if (d != at->second) rest.push_back(d - (d > at->second));
-      v = r.out.add_node(n.op, in, {Ints{at->second}}, n.origin);
-      v = r.out.add_node(n.op, std::vector{v}, {rest}, n.origin);
-    }
+    if (at == odd.end()) v = r.out.add_node(n.op, in, n.attrs, n.origin);
+    else if (at->second == Scores::kColumnsLast) v = turned(r.out, n, in);
+    else if (at->second == Scores::kHalves) v = summed_wide(r.out, n, in);
+    else v = reduced_twice(r.out, n, in, at->second);
     r.set(n.out, v);
     source_of.resize(r.out.nodes.size(), i);
   }

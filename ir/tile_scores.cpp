@@ -101,13 +101,11 @@ bool Scores::is(int v, int axis) const {
   return at != axes.end() && holds(at->second, axis);
 }
 
-/// Sums over rows are made one tile after the other: only batch elements can go side by side. In halves they
-/// would be rounded for each tile.
+/// Sums over rows are made one tile after the other: only batch elements can go side by side.
 bool Scores::can_sum_rows() const {
   constexpr int64_t kLeastTasks = 4;
   return std::all_of(sinks.begin(), sinks.end(), [&](int n) {
-    if (is(node(n).out.id, rows_)) return true;
-    return dtype_size(g_.type(node(n).out).dtype) >= 4 &&
+    return is(node(n).out.id, rows_) ||
            numel({extents.begin(), extents.begin() + rows_}).value() >= kLeastTasks;
   });
 }
@@ -277,7 +275,8 @@ bool Scores::take_up(int at, int v) {
   for (size_t side = 0; side < 2; ++side)
     for (const int64_t d : free_dims(g_, n, side)) out.push_back(side == i ? axis(d) : -1);
   assign(n.in[1 - i], other);
-  if (out.back() == columns_ && out[out.size() - 2] < 0) odd[at] = -1;
+  if (out.back() == columns_ && out[out.size() - 2] < 0) odd[at] = kColumnsLast;
+  else if (sums_rows && dtype_size(g_.type(n.out).dtype) < 4) odd[at] = kHalves;
   axes[n.out.id] = out;
   sinks.insert(at);
   nodes.insert(at);

@@ -38,9 +38,11 @@ class Scores {
   std::set<int> nodes;       ///< that compute what belongs to it
   std::set<int> hot;         ///< values that are made of products
   std::set<int> sinks;       ///< nodes: contractions that take the matrix up again
-  /// Nodes that must be two before there can be a loop: the dim of the columns of a reduction over more than
-  /// them; -1: a contraction over the rows whose columns come last.
+  /// Nodes that must be several before there can be a loop: the dim of the columns of a reduction over more
+  /// than them, or what is odd about a contraction over the rows.
   std::map<int, int64_t> odd;
+  static constexpr int64_t kColumnsLast = -1;
+  static constexpr int64_t kHalves = -2;  ///< its sums would be rounded for each tile
 
  private:
   bool is(int v, int axis) const;

@@ -38,6 +38,15 @@ TEST(LoopsOverTiles, AttentionAndItsBackward) {
   check({.batch = 1, .heads = 4, .queries = 300, .keys = 300, .loss = true});
 }
 
+TEST(LoopsOverTiles, SumsOverTilesOfHalvesAreWide) {
+  for (const DType t : {DType::bf16, DType::f16}) {
+    check({.dtype = t});
+    check({.loss = true, .dtype = t});
+    check({.queries = 200, .keys = 200, .causal = true, .turned = true, .dtype = t});
+    check({.batch = 1, .heads = 4, .queries = 300, .keys = 129, .size = 32, .loss = true, .dtype = t});
+  }
+}
+
 TEST(LoopsOverTiles, CausalMasks) {
   check({.causal = true, .turned = true, .loss = true});
   check({.queries = 200, .keys = 200, .causal = true, .bias = true});
