@@ -21,6 +21,7 @@ def arguments():
     ap = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    ap.add_argument("--all", action="store_true", help="all workloads and systems: the default")
     ap.add_argument("--workload", action="append", choices=run.ALL, help="default: all")
     ap.add_argument("--systems", help=f"comma-separated, of {','.join(run.SYSTEMS)}; default: all")
     ap.add_argument("--rounds", type=int, default=15)
@@ -32,6 +33,8 @@ def arguments():
     ap.add_argument("--venv", default=".venv-peers", help="what scripts/peers.sh made")
     ap.add_argument("--cache", default=".cache/compare", help="warm caches and small programs")
     a = ap.parse_args()
+    if a.all and (a.workload or a.systems):
+        ap.error("--all leaves nothing to choose; drop --workload and --systems")
     a.workload = a.workload or run.ALL
     a.systems = a.systems.split(",") if a.systems else list(run.SYSTEMS)
     for s in a.systems:
@@ -96,7 +99,9 @@ def main():
                 save(a.json, table)
         rows.finish(table, workload, a.threads, limits)
     save(a.json, table)
-    print(rows.markdown([r for r in table if r["threads"] == a.threads]))
+    shown = [r for r in table if r["threads"] == a.threads]
+    print(rows.markdown(shown))
+    print("\n" + "\n".join(rows.verdicts(shown)))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,11 @@ TARGET = {
     "dlrm": 0.25,
 }
 LIMIT_SLACK = 1.2
+# Further targets: the geometric mean of the ratios, start-ups in seconds, memory against the best peer's,
+# and what a cold process may take beyond a warm one.
+MEAN_TARGET = 0.36
+COLD_TARGET_S, WARM_TARGET_S = 3, 0.1
+RSS_TARGET, COLD_RSS_MB = 0.7, 250
 # Programs written around their framework's automatic gradient: no peers, but not to be slower than.
 BY_HAND = ("torch-sparse", "jax-sparse")
 
@@ -173,3 +178,51 @@ def markdown(table):
         cells += [r["peak_rss_mb"], text(r["cold_peak_rss_mb"]), met]
         lines.append("| " + " | ".join(str(c) for c in cells) + " |")
     return "\n".join(lines)
+
+
+def verdicts(table):
+    """What Kiln owes beyond step times, one line each: what was found, and yes, NO, or - where nothing was."""
+    kiln = [r for r in table if r["system"] == "kiln" and "time_ms" in r]
+
+    def line(what, found, met):
+        return f"- {what}: {found}: {'yes' if met else 'NO'}" if found else f"- {what}: -"
+
+    def each(what, value, bound):
+        """A target of every workload: the worst is shown."""
+        have = [(value(r) / bound(r), r) for r in kiln if value(r) is not None and bound(r)]
+        if not have:
+            return line(what, None, None)
+        share, worst = max(have, key=lambda x: x[0])
+        found = f"{value(worst):.3g} of {bound(worst):.3g} ({worst['workload']}, of {len(have)})"
+        return line(what, found, share <= 1)
+
+    def best_rss(r):
+        peers = [
+            p["peak_rss_mb"]
+            for p in table
+            if p["workload"] == r["workload"] and p["threads"] == r["threads"] and "time_ms" in p
+            and p["system"] != "kiln" and p["system"] not in BY_HAND and not p["wrong"]
+        ]
+        return min(peers, default=None)
+
+    ratios = [r["ratio"] for r in kiln if r["ratio"]]
+    mean = statistics.geometric_mean(ratios) if ratios else None
+    return [
+        line(
+            f"geometric mean of the ratios, at most {MEAN_TARGET}",
+            f"{mean:.3g} of {len(ratios)}" if ratios else None,
+            ratios and mean <= MEAN_TARGET,
+        ),
+        each("cold start, s", lambda r: r["startup_cold_s"], lambda r: COLD_TARGET_S),
+        each("warm start, s", lambda r: r["startup_warm_s"], lambda r: WARM_TARGET_S),
+        each(
+            f"peak RSS, MB, of {RSS_TARGET} times the best peer's",
+            lambda r: r["peak_rss_mb"],
+            lambda r: RSS_TARGET * best_rss(r) if best_rss(r) else None,
+        ),
+        each(
+            f"cold peak RSS, MB, of the warm one's and {COLD_RSS_MB}",
+            lambda r: r["cold_peak_rss_mb"],
+            lambda r: r["peak_rss_mb"] + COLD_RSS_MB,
+        ),
+    ]

@@ -99,6 +99,21 @@ class Rounds(unittest.TestCase):
         self.assertEqual((kiln["startup_cold_s"], kiln["startup_warm_s"]), (3.0, 0.1))
         self.assertIn("**kiln**", rows.markdown(table))
 
+    def test_what_is_owed_beyond_step_times(self):
+        table = []
+        run(FakeHost(), table)
+        self.assertEqual(rows.verdicts(table), [
+            "- geometric mean of the ratios, at most 0.36: 0.5 of 1: NO",
+            "- cold start, s: 3 of 3 (tiny-mlp, of 1): yes",
+            "- warm start, s: 0.1 of 0.1 (tiny-mlp, of 1): yes",
+            "- peak RSS, MB, of 0.7 times the best peer's: 50 of 35 (tiny-mlp, of 1): NO",
+            "- cold peak RSS, MB, of the warm one's and 250: 50 of 300 (tiny-mlp, of 1): yes",
+        ])
+        alone = [r for r in table if r["system"] == "kiln"]
+        alone[0]["ratio"] = None
+        self.assertEqual(rows.verdicts(alone)[0], "- geometric mean of the ratios, at most 0.36: -")
+        self.assertEqual(rows.verdicts(alone)[3], "- peak RSS, MB, of 0.7 times the best peer's: -")
+
     def test_met_within_the_limit(self):
         table = []
         run(FakeHost(), table)
