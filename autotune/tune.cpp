@@ -170,6 +170,8 @@ class Tuning {
   void measure(const std::vector<size_t>& order, const Take& take, const Publish& publish) {
     const auto start = Clock::now();
     size_t together = static_cast<size_t>(o_.threads), done = 0;
+    // However slow the machine, a start tries something, or none would ever get further.
+    const auto in_time = [&] { return !tried_ || seconds_since(start) < o_.budget_s; };
     while (together > 0 && seconds_since(start) < o_.budget_s) {
       if (o_.go_on) o_.go_on();
       const std::vector<size_t> some = take(together);
@@ -177,7 +179,7 @@ class Tuning {
       const auto begin = Clock::now();
       std::vector<Search> searches;
       for (const size_t n : some) searches.push_back(search_for(kernels_[order[n]]));
-      search(searches, start, [&](size_t i) {
+      search(searches, in_time, [&](size_t i) {
         const std::string row = row_of(searches[i], kernels_[order[some[i]]]);
         if (publish(some[i], row)) keep(order[some[i]], row);
         stats_.tuned += !row.empty();
@@ -195,10 +197,9 @@ class Tuning {
             record_.numeric(k).value_or("")};
   }
 
-  /// Trial after trial for all that is not found yet, while there is time; says which ones have ended.
-  void search(std::vector<Search>& searches, Clock::time_point start,
+  /// Trial after trial for all that is not found yet, while it is in time; says which ones have ended.
+  void search(std::vector<Search>& searches, const std::function<bool()>& in_time,
               const std::function<void(size_t)>& ended) {
-    const auto in_time = [&] { return seconds_since(start) < o_.budget_s; };
     std::vector<size_t> open(searches.size());
     std::iota(open.begin(), open.end(), size_t{0});
     while (!open.empty() && in_time()) {
@@ -219,6 +220,7 @@ class Tuning {
   }
   void try_next(Trials& compiled, size_t t, Search& search) {
     if (o_.go_on) o_.go_on();
+    tried_ = true;
     const MeasureLimits limits{.seconds = o_.kernel_s};
     search.note(o_.level == TuneLevel::max ? compiled.run_apart(t, limits) : compiled.run(t, limits));
   }
@@ -254,6 +256,7 @@ class Tuning {
   std::vector<TunableKernel> kernels_;  // empty while a program row says enough
   std::vector<ProgramRow> rows_;        // of the kernels, in their order; a row may be empty
   bool changed_ = false;
+  bool tried_ = false;
 };
 
 }  // namespace

@@ -174,7 +174,7 @@ class Tuning(World):
     def tuned(self, action, cache):
         """Of each rank that validated: kernels that it measured, got from others, and knew."""
         p = self.start(KILN, "run", "--nproc", "2", "--", MEMBER, action, KILN_TUNE="fast",
-                       KILN_CACHE_DIR=cache)
+                       KILN_TUNE_BUDGET_S="10", KILN_CACHE_DIR=cache)
         status, out, err = self.finish(p)
         self.assertEqual((status, err), (0, ""))
         return [tuple(map(int, t)) for t in re.findall(r"tuned (\d+) received (\d+) found (\d+)", out)]
