@@ -82,6 +82,7 @@ class CpuExplained {
                 {"launches", Json::array()},
                 {"collectives", plan_.collectives_json()},
                 {"stored", plan_.stored_json()},
+                {"repeated", plan_.repeated_json()},
                 {"memory", plan_.memory_json(plan_.bound().scratch_bytes)},
                 {"schedules", schedules_}};
     for (size_t i = 0; i < rows_.size(); ++i) {

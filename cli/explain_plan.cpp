@@ -184,6 +184,28 @@ std::vector<ExplainedPlan::Stored> ExplainedPlan::stored() const {
   return out;
 }
 
+std::vector<ExplainedPlan::Repeated> ExplainedPlan::repeated() const {
+  const Graph& g = program_.graph;
+  std::map<int32_t, std::set<size_t>> by;
+  for (size_t i = 0; i < plan_.launches.size(); ++i)
+    if (const int32_t row = plan_.launches[i].profile; row >= 0)
+      for (const int32_t n : plan_.profile[static_cast<size_t>(row)].sources) by[n].insert(i);
+  std::vector<Repeated> out;
+  for (auto& [n, launches] : by) {
+    const Node& node = g.nodes[static_cast<size_t>(n)];
+    const OpKind kind = def(node.op).kind;
+    if (launches.size() < 2 || node.in.empty() || kind == OpKind::view) continue;
+    const std::string region = region_of(g, node), &line = program_.lines[static_cast<size_t>(n)];
+    const bool same = region.empty() || region == def(node.op).name;
+    out.push_back({fmt::format("%{} {}{}{}", node.out.id, def(node.op).name, same ? "" : " of " + region,
+                               line.empty() ? "" : " at " + line),
+                   bytes_of(g.type(node.out)), std::move(launches)});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Repeated& a, const Repeated& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
 /// In what a kernel ends, or what it must read from memory; else how many read it.
 std::string ExplainedPlan::why_stored(const PlanBuffer& b, const Stored& s) const {
   const Graph& g = program_.graph;
@@ -256,10 +278,17 @@ std::string ExplainedPlan::stored_text() const {
     out += fmt::format("    {} {}: of launch {} for {}{}{}\n", size_text(all[i].bytes), all[i].name,
                        all[i].writer, fmt::join(all[i].readers, ", "), all[i].why.empty() ? "" : ": ",
                        all[i].why);
-  return all.empty() ? ""
-                     : fmt::format("  between launches: {}{}\n{}",
-                                   count_text(static_cast<int64_t>(all.size()), "value"),
-                                   all.size() > kMost ? ", the largest" : "", out);
+  const auto heading = [](const char* what, size_t n) {
+    return fmt::format("  {}: {}{}\n", what, count_text(static_cast<int64_t>(n), "value"),
+                       n > kMost ? ", the largest" : "");
+  };
+  if (!all.empty()) out = heading("between launches", all.size()) + out;
+  const std::vector<Repeated> again = repeated();
+  if (!again.empty()) out += heading("computed again, for less than reading costs", again.size());
+  for (size_t i = 0; i < again.size() && i < kMost; ++i)
+    out += fmt::format("    {} {}: by launches {}\n", size_text(again[i].bytes), again[i].name,
+                       fmt::join(again[i].launches, ", "));
+  return out;
 }
 
 std::string ExplainedPlan::memory_text(std::optional<int64_t> scratch) const {
@@ -319,6 +348,13 @@ Json ExplainedPlan::stored_json() const {
   for (const Stored& s : stored())
     out.push_back(
         {{"name", s.name}, {"bytes", s.bytes}, {"writer", s.writer}, {"readers", s.readers}, {"why", s.why}});
+  return out;
+}
+
+Json ExplainedPlan::repeated_json() const {
+  Json out = Json::array();
+  for (const Repeated& r : repeated())
+    out.push_back({{"name", r.name}, {"bytes", r.bytes}, {"launches", r.launches}});
   return out;
 }
 

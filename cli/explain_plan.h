@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,7 @@ class ExplainedPlan {
   nlohmann::ordered_json graph_json() const;
   nlohmann::ordered_json collectives_json() const;
   nlohmann::ordered_json stored_json() const;
+  nlohmann::ordered_json repeated_json() const;
   nlohmann::ordered_json memory_json(std::optional<int64_t> scratch = {}) const;
 
  private:
@@ -67,6 +69,13 @@ class ExplainedPlan {
     std::vector<size_t> readers;
   };
   std::vector<Stored> stored() const;
+  /// A value that several launches compute, rather than one for the others.
+  struct Repeated {
+    std::string name;
+    int64_t bytes = 0;
+    std::set<size_t> launches;
+  };
+  std::vector<Repeated> repeated() const;
   std::string why_stored(const PlanBuffer& b, const Stored& s) const;
   int64_t buffer_bytes(int32_t b) const { return bound_->sizes[static_cast<size_t>(b)]; }
   int64_t wire_bytes(const PlanCollective& c) const;

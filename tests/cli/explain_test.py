@@ -39,7 +39,8 @@ class Explain(tools.WithFolder):
         self.assertIn(" AdamW.step", out)
         self.assertIn("fc1.weight (external) 2.0 KiB", out)
         self.assertIn(" of relu at train.cpp:24 (arena) 1.0 KiB", out)
-        self.assertRegex(out, r"\n    peak: ([\d.]+ KiB) of the arena, at launch \d+: %\d+ of \w+ at train.cpp:\d+ ")
+        peak = r"\n    peak: ([\d.]+ KiB) of the arena, at launch \d+: %\d+ of \w+ at train.cpp:\d+ "
+        self.assertRegex(out, peak)
         self.assertEqual(out, self.explain(job), "and again")
         # 8 rows of 16 times 32 columns, twice, are most of the first launch's FLOPs.
         train = json.loads(self.explain(job, "--json"))[0]
@@ -48,6 +49,9 @@ class Explain(tools.WithFolder):
     def test_json_adds_up(self):
         job, _ = self.record()
         for stage in json.loads(self.explain(job, "--json")):
+            for value in stage["repeated"]:
+                self.assertGreater(len(value["launches"]), 1)
+                self.assertLess(max(value["launches"]), len(stage["launches"]))
             memory = stage["memory"]
             if memory["arena"]:
                 peak = memory["peak"]
