@@ -181,7 +181,7 @@ def markdown(table):
 
 
 def verdicts(table):
-    """What Kiln owes beyond step times, one line each: what was found, and yes, NO, or - where nothing was."""
+    """What Kiln owes beyond step times, a line each: what was found, and yes, NO, or - for nothing found."""
     kiln = [r for r in table if r["system"] == "kiln" and "time_ms" in r]
 
     def line(what, found, met):
@@ -200,8 +200,8 @@ def verdicts(table):
         peers = [
             p["peak_rss_mb"]
             for p in table
-            if p["workload"] == r["workload"] and p["threads"] == r["threads"] and "time_ms" in p
-            and p["system"] != "kiln" and p["system"] not in BY_HAND and not p["wrong"]
+            if (p["workload"], p["threads"]) == (r["workload"], r["threads"]) and "time_ms" in p
+            and p["system"] not in ("kiln", *BY_HAND) and not p["wrong"]
         ]
         return min(peers, default=None)
 
