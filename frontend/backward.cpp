@@ -29,6 +29,7 @@ class ResumingBuilder : public RegionBuilder {
     return n.out;
   }
   Type type(Value v) const override { return graph_.type(v); }
+  std::optional<Made> made(Value v) const override { return graph_.made(v); }
   /// Goes on after the nodes that a hook's body added.
   void skip_to(size_t node) { next_ = node; }
   void skip_to_end() { next_ = graph_.nodes.size(); }

@@ -24,6 +24,7 @@ class JoiningBuilder : public RegionBuilder {
     return v;
   }
   Type type(Value v) const override { return graph_.type(v); }
+  std::optional<Made> made(Value v) const override { return graph_.made(v); }
   Origin origin;
 
  private:

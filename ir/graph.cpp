@@ -31,6 +31,12 @@ Value Graph::add_node(Op o, std::span<const Value> in, Attrs attrs, Origin origi
   return out;
 }
 
+std::optional<Made> Graph::made(Value v) const {
+  if (producer(v) < 0) return std::nullopt;
+  const Node& n = nodes[static_cast<size_t>(producer(v))];
+  return Made{n.op, n.in, n.attrs};
+}
+
 void Graph::truncate(int count) {
   while (!nodes.empty() && nodes.back().out.id >= count) nodes.pop_back();
   while (!inputs.empty() && inputs.back().value.id >= count) inputs.pop_back();

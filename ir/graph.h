@@ -63,6 +63,7 @@ class Graph {
   const Type& type(Value v) const { return values_[v.id].type; }
   /// The node that makes `v`, or -1 for an input.
   int producer(Value v) const { return values_[v.id].node; }
+  std::optional<Made> made(Value v) const;
   int value_count() const { return static_cast<int>(values_.size()); }
   /// Index of `scope` in scopes, added if new.
   int32_t intern_scope(const std::string& scope);
@@ -88,6 +89,7 @@ class GraphBuilder : public Builder {
     return graph.add_node(o, in, std::move(attrs), origin);
   }
   Type type(Value v) const override { return graph.type(v); }
+  std::optional<Made> made(Value v) const override { return graph.made(v); }
   Graph& graph;
   Origin origin;
 };

@@ -149,12 +149,22 @@ std::span<const OpDef* const> all_ops();
 
 /// Emits ops. Derivative rules and passes are written against this: a graph builder appends nodes,
 /// the eager builder evaluates at once.
+/// How a value came about.
+struct Made {
+  Op op;
+  std::vector<Value> in;
+  Attrs attrs;
+};
+
 class Builder {
  public:
   virtual ~Builder() = default;
   /// Appends `o` and returns its result. Throws: invalid, from the op's type rule.
   virtual Value emit(Op o, std::span<const Value> in, Attrs attrs) = 0;
   virtual Type type(Value v) const = 0;
+  /// The op that made `v`, if that is known: rules may then take another way to the same values. Nothing for
+  /// inputs, and where values are computed as they are emitted.
+  virtual std::optional<Made> made(Value) const { return std::nullopt; }
 
   Value emit(Op o, std::initializer_list<Value> in, Attrs attrs = {}) {
     return emit(o, std::span<const Value>(in.begin(), in.size()), std::move(attrs));

@@ -6,6 +6,7 @@
 
 #include "ir/ops/loops.h"
 #include "ir/ops/rules.h"
+#include "ir/ops/unwindow.h"
 
 namespace kiln {
 
@@ -231,14 +232,22 @@ void pad_eval(const EvalArgs& a) {
   copy_elements(x, part(out, v));
 }
 std::vector<Value> pad_grad(const GradArgs& a) {
-  const Shape &low = dims(a.attrs, 0), &high = dims(a.attrs, 1), &n = a.b.type(a.out[0]).shape;
+  Shape low = dims(a.attrs, 0);
+  const Shape &high = dims(a.attrs, 1), n = a.b.type(a.out[0]).shape, inside = a.b.type(a.in[0]).shape;
   std::vector<int64_t> step = ints(a.attrs, 2);
+  Value g = a.grad[0];
   Shape stop;
   for (size_t d = 0; d < n.size(); ++d) {
     stop.push_back(n[d] - high[d]);
-    ++step[d];
+    const bool known = step[d]++ == 0 && low[d].is_const() && inside[d].is_const();
+    const Value part = known ? detail::narrowed(a.b, g, d, low[d].value(), inside[d].value()) : Value{};
+    if (!part.valid()) continue;
+    g = part;
+    low[d] = 0;
+    stop[d] = inside[d];
   }
-  return {a.b.emit(op("slice"), {a.grad[0]}, {low, stop, step})};
+  if (a.b.type(g).shape == inside) return {g};
+  return {a.b.emit(op("slice"), {g}, {low, stop, step})};
 }
 
 // --- cat ---
@@ -386,6 +395,8 @@ std::vector<Value> window_grad(const GradArgs& a) {
   const int64_t dim = integer(a.attrs, 0), step = integer(a.attrs, 2), dilation = integer(a.attrs, 3);
   const Dim n = b.type(a.in[0]).shape[dim];
   Value g = a.grad[0];
+  if (const Value sums = detail::unwindowed(b, g, static_cast<size_t>(dim), step, dilation, n); sums.valid())
+    return {sums};
   if (step > 1 && dilation == 1)
     return {coarse_window_grad(b, g, static_cast<size_t>(dim), integer(a.attrs, 1), step, n)};
   if (step > 1) {
