@@ -164,26 +164,23 @@ TEST(Step, CompiledTakesNoMoreMemoryThanEager) {
   }
 }
 
-/// A number that no earlier run has had: kernels with it are in no cache.
-double fresh_number() {
-  static const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-  return 1 + static_cast<double>(now % 1000000007) * 1e-12;
-}
-
-/// `n` layers of width 256 and one of `last` columns, trained for one step; the kernels of its build.
+/// `n` layers of one width and one of `last` columns, trained for one step. Rows and width are sizes that
+/// hardly any run before has left in the cache.
 Build built(int n, int64_t last) {
+  static const int64_t now = std::chrono::system_clock::now().time_since_epoch().count() / 1000;
+  const int64_t rows = 64 + now % 509, width = 128 + now / 509 % 251;
   nn::ModuleList layers;
-  for (int i = 0; i < n; ++i) layers.emplace_back<nn::Linear>(256, 256);
-  nn::Linear head(256, last);
+  for (int i = 0; i < n; ++i) layers.emplace_back<nn::Linear>(width, width);
+  nn::Linear head(width, last);
   std::vector<Tensor> params = layers.parameters();
   for (const Tensor& p : head.parameters()) params.push_back(p);
   optim::SGD sgd(params, {.lr = 0.1});
-  const Tensor x = sin(arange(64 * 256).to(DType::f32)).reshape({64, 256});
+  const Tensor x = sin(arange(rows * width).to(DType::f32)).reshape({rows, width});
   auto step = compile([&] {
     sgd.zero_grad();
     Tensor h = x;
-    for (size_t i = 0; i < layers.size(); ++i) h = gelu(layers[i](h)) * fresh_number();
-    const Tensor l = mean(square(head(h) * fresh_number()));
+    for (size_t i = 0; i < layers.size(); ++i) h = gelu(layers[i](h));
+    const Tensor l = mean(square(head(h)));
     l.backward();
     sgd.step();
     return l.detach();
