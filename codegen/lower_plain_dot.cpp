@@ -87,8 +87,11 @@ Value emit_sum(GraphBuilder& b, const Graph& g, const Node& n, const std::vector
     side[i] = b.expand(b.reshape(b.permute(b.cast(in[i], sums), order), seen[i]), full);
   }
   const Value products = b.emit(op("mul"), {side[0], side[1]});
-  const bool one = Dot::is_one(d.shape[0], d.summed[0]);
-  return b.cast(one ? b.reshape(products, g.type(n.out).shape) : b.sum(products, last), made);
+  if (!Dot::is_one(d.shape[0], d.summed[0])) return b.cast(b.sum(products, last), made);
+  // A sum of one product begins at zero, too: -0 is 0 then, as in longer ones.
+  const Value sum =
+      is_floating(sums) ? b.emit(op("add"), {products, b.constant_like(0, products)}) : products;
+  return b.cast(b.reshape(sum, g.type(n.out).shape), made);
 }
 
 }  // namespace

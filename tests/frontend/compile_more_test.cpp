@@ -58,6 +58,16 @@ struct Wide : nn::Module {
   }
 };
 
+// Sums begin at zero, however they are computed: 0 + -2 * 0 is 0, not -0, and atan2 tells them apart.
+TEST(CompileNumbers, ASumOfOneNegativeZeroIsZero) {
+  const Tensor a = Tensor::from_vector<float>({-2, -2, 3}, {3, 1}),
+               b = Tensor::from_vector<float>({0, 0.5}, {1, 2});
+  const auto fn = [](const Tensor& x, const Tensor& y) { return atan2(matmul(x, y), ones({3, 2}) * -1.0); };
+  auto fast = compile(fn);
+  EXPECT_EQ(fast(a, b).to_vector<float>()[0], fn(a, b).to_vector<float>()[0]);
+  EXPECT_GT(fast(a, b).to_vector<float>()[0], 3);
+}
+
 // A callable for inference beside a training step: both work on the module's own memory, so that there is no
 // second copy of the weights, and each call for inference sees what the steps before it have done.
 TEST(CompileShared, InferenceUsesTheWeightsOfATrainingStep) {
