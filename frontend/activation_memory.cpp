@@ -284,9 +284,12 @@ Choice choose(const Cutter& cutter, int64_t total, int64_t budget) {
   constexpr size_t kMostRuns = 1024;
   Choice best;
   best.alive = total;
+  size_t former = 0;
   for (int64_t least = total / 2; least > 0; least /= 2) {
     Choice c;
     c.runs = cutter.runs(least);
+    if (c.runs.size() == former) continue;
+    former = c.runs.size();
     c.chosen.assign(c.runs.size(), false);
     std::vector<size_t> order;
     for (size_t i = 0; i < c.runs.size(); ++i)
