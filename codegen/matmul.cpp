@@ -14,6 +14,7 @@ namespace kiln {
 namespace {
 using detail::chunk_steps;
 using detail::MatmulShape;
+using detail::MicroKernel;
 
 /// Everything the printing functions share.
 struct Printer {
@@ -156,16 +157,17 @@ void Printer::print_task_hook(const MatmulTaskHook& hook) {
 void Printer::print_dispatch(const std::string& a, const std::string& b, const std::string& ld,
                              const std::string& resume) {
   const auto by_cols = [&](int rows, const std::string& a_at, const std::string& to) {
-    const auto call = [&](int vectors) {
-      return fmt::format("micro_{}x{}({}, {}, {}, {}, {}, {}, dims);", rows, vectors, a_at, b,
+    const auto call = [&](int vectors, bool half) {
+      return fmt::format("{}({}, {}, {}, {}, {}, {}, dims);", MicroKernel{rows, vectors, half}.name(), a_at,
+                         b,
                          !spec.k_outer.empty()     ? "runs, kk"
                          : s.pack_a == PackA::none ? "kk"
                                                    : chunk_steps(spec, s),
                          to, ld, resume);
     };
-    if (shape.col_tail == 0) return out.lines(call(s.nv));
-    out.line("if (c > {}) {}", shape.col_tail * s.width, call(s.nv));
-    out.line("else {}", call(shape.col_tail));
+    if (shape.col_tail == 0) return out.lines(call(s.nv, false));
+    out.line("if (c == {}) {}", shape.nr, call(s.nv, false));
+    out.line("else {}", call(shape.col_tail, shape.half_tail));
   };
   if (shape.row_tail == 0) return by_cols(s.mr, a, "to");
   if (spec.m.is_const() && spec.m.value() < s.mr) return by_cols(shape.row_tail, a, "to");
@@ -429,9 +431,10 @@ MatmulSource print_matmul(const std::string& name, const MatmulSpec& spec, const
   const bool transpose = schedule.pack_b && !spec.b.col_stride.is(1) && spec.b.row_stride.is(1);
   detail::print_matmul_words(p.out, spec, schedule, transpose);
   for (const int rows : {schedule.mr, p.shape.row_tail})
-    for (const int vectors : {schedule.nv, p.shape.col_tail})
-      if (rows > 0 && vectors > 0)
-        detail::print_micro_kernel(p.out, spec, schedule, p.shape, rows, vectors, dims);
+    for (const bool tail : {false, true}) {
+      const MicroKernel m{rows, tail ? p.shape.col_tail : schedule.nv, tail && p.shape.half_tail};
+      if (m.rows > 0 && m.vectors > 0) detail::print_micro_kernel(p.out, spec, schedule, p.shape, m, dims);
+    }
   p.print_main();
   const Dim tiles =
       ceildiv(spec.m, Dim(schedule.tile_m)) * ceildiv(spec.n, Dim(schedule.tile_n)) * numel(spec.batch);

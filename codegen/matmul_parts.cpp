@@ -122,7 +122,8 @@ MatmulShape::MatmulShape(const MatmulSpec& spec, const MatmulSchedule& s, const 
   row_tail = spec.m.is_const() ? static_cast<int>(spec.m.value() % s.mr) : row_by_row ? 1 : 0;
   const int64_t col_rest = spec.n.is_const() ? spec.n.value() % nr : 0;
   const int64_t col_vectors = (col_rest + s.width - 1) / s.width;
-  col_tail = col_vectors < s.nv ? static_cast<int>(col_vectors) : 0;
+  half_tail = has_half_tail(spec, s.width, s.pairs);
+  col_tail = col_vectors < s.nv || half_tail ? static_cast<int>(col_vectors) : 0;
   partial = !one_chunk && !(plain_c && exact);
   a_ld = s.pack_a == PackA::cols ? s.mr : round_up(chunk, s.width) + s.width;
   if (s.pairs && s.pack_a == PackA::cols) a_pad = std::bit_ceil(static_cast<unsigned>(s.mr)) - s.mr;
@@ -149,6 +150,11 @@ void print_half_words(SourceText& out, DType half, int width) {
 }
 }  // namespace
 
+bool has_half_tail(const MatmulSpec& spec, int width, bool pairs) {
+  const int64_t rest = spec.n.is_const() ? spec.n.value() % width : 0;
+  return !pairs && static_cast<size_t>(width) * dtype_size(spec.dtype) == 64 && rest > 0 && 2 * rest <= width;
+}
+
 bool k_has_tail(const MatmulSpec& spec, const MatmulSchedule& s, const MatmulShape& shape, int unit) {
   if (!spec.k.is_const() || spec.k.value() % unit != 0) return true;
   if (!spec.k_outer.empty()) return s.kc < spec.k.value() && s.kc % unit != 0;
@@ -168,6 +174,14 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
       "static inline V load(const T* p) { return *(const Unaligned*)p; }\n"
       "static inline void store(T* p, V v) { *(Unaligned*)p = v; }\n"
       "static inline long min(long a, long b) { return a < b ? a : b; }");
+  if (has_half_tail(spec, w, s.pairs)) {
+    out.line("typedef T H __attribute__((ext_vector_type({}), may_alias));", w / 2);
+    out.line("typedef T UnalignedHalf __attribute__((ext_vector_type({}), aligned(sizeof(T)), may_alias));",
+             w / 2);
+    out.lines(
+        "static inline H load_half(const T* p) { return *(const UnalignedHalf*)p; }\n"
+        "static inline void store(T* p, H v) { *(UnalignedHalf*)p = v; }");
+  }
   out.lines("// The first `lanes` elements, in pieces of falling powers of two; the rest is zero.");
   for (const bool is_load : {true, false}) {
     if (is_load) out.line("static inline V load_lanes(const T* p, long lanes) {{");
@@ -190,31 +204,33 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
 
 namespace {
 /// One step of the micro kernel; `a` is the element or word of A in row {}.
-void print_step(SourceText& out, const MatmulSchedule& s, int rows, int vectors, const char* a) {
-  std::string text = fmt::format("const {} ", packed_vector(s));
-  for (int j = 0; j < vectors; ++j)
-    text += fmt::format("{}b{} = load(b + {})", j ? ", " : "", j, j * s.width);
-  out.lines(text + ";");
+void print_step(SourceText& out, const MatmulSchedule& s, const MicroKernel& m, const char* a) {
+  const auto is_half = [&](int j) { return m.half && j + 1 == m.vectors; };
+  for (int j = 0; j < m.vectors; ++j)
+    out.line("const {0} b{1} = load{2}(b + {3});", is_half(j) ? "H" : packed_vector(s), j,
+             is_half(j) ? "_half" : "", j * s.width);
   out.line("{} x;", packed_vector(s));
-  for (int i = 0; i < rows; ++i) {
-    text = fmt::format("x = ({})({}); ", packed_vector(s), fmt::format(fmt::runtime(a), i));
-    for (int j = 0; j < vectors; ++j)
+  for (int i = 0; i < m.rows; ++i) {
+    std::string text = fmt::format("x = ({})({}); ", packed_vector(s), fmt::format(fmt::runtime(a), i));
+    if (m.half && m.vectors > 1) text += "x = kn::target::whole(x); ";
+    for (int j = 0; j < m.vectors; ++j)
       text += s.pairs ? fmt::format("c{0}_{1} = kn::target::dot(c{0}_{1}, x, b{1}); ", i, j)
-                      : fmt::format("c{0}_{1} = __builtin_elementwise_fma(x, b{1}, c{0}_{1}); ", i, j);
+                      : fmt::format("c{0}_{1} = __builtin_elementwise_fma({2}, b{1}, c{0}_{1}); ", i, j,
+                                    is_half(j) ? "x.lo" : "x");
     out.lines(text);
   }
 }
 }  // namespace
 
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& s,
-                        const MatmulShape& shape, int rows, int vectors, DimTable& dims) {
+                        const MatmulShape& shape, const MicroKernel& m, DimTable& dims) {
   const bool in_place = s.pack_a == PackA::none, outer = !spec.k_outer.empty();
-  out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", rows, vectors * s.width);
+  out.line("// c[{}][{}] (+)= a * b over k; rows of c are ldc apart.", m.rows,
+           m.vectors * s.width - (m.half ? s.width / 2 : 0));
   out.line(
-      "static __attribute__((noinline)) void micro_{}x{}(const {}* a, const {}* b, {}long k, T* c, long ldc, "
+      "static __attribute__((noinline)) void {}(const {}* a, const {}* b, {}long k, T* c, long ldc, "
       "bool resume, const int64_t* dims) {{",
-      rows, vectors, in_place ? element_type(spec.a) : packed_type(s), packed_type(s),
-      outer ? "long runs, " : "");
+      m.name(), in_place ? element_type(spec.a) : packed_type(s), packed_type(s), outer ? "long runs, " : "");
   const bool cols = s.pack_a == PackA::cols;
   const std::string a_rs = in_place ? dims.text(spec.a.row_stride) : std::to_string(cols ? 1 : shape.a_ld);
   const std::string a_ks = !in_place ? std::to_string(cols ? shape.a_ld : 1)
@@ -222,17 +238,19 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
                                      : dims.text(spec.a.col_stride);
   out.line("const long a_rs = {}, a_ks = {}, b_ks = {};", a_rs, a_ks,
            s.pack_b ? std::to_string(shape.nr) : dims.text(spec.b.row_stride));
+  /// `f(i, j, half)` for each accumulator.
   const auto each = [&](const auto& f) {
-    for (int i = 0; i < rows; ++i) {
+    for (int i = 0; i < m.rows; ++i) {
       std::string text;
-      for (int j = 0; j < vectors; ++j) text += f(i, j);
+      for (int j = 0; j < m.vectors; ++j) text += f(i, j, m.half && j + 1 == m.vectors);
       out.lines(text);
     }
   };
-  each([](int i, int j) { return fmt::format("V c{}_{} = 0; ", i, j); });
+  each([](int i, int j, bool half) { return fmt::format("{} c{}_{} = 0; ", half ? "H" : "V", i, j); });
   out.lines("if (resume) {");
-  each(
-      [&](int i, int j) { return fmt::format("c{0}_{1} = load(c + {0} * ldc + {2}); ", i, j, j * s.width); });
+  each([&](int i, int j, bool half) {
+    return fmt::format("c{0}_{1} = load{3}(c + {0} * ldc + {2}); ", i, j, j * s.width, half ? "_half" : "");
+  });
   out.lines("}");
   // A in place counts k in halves of words.
   const bool halves = s.pairs && in_place;
@@ -240,7 +258,7 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   out.lines(halves  ? "for (; k > 1; k -= 2) {"
             : outer ? "for (long p = 0; p < k; ++p) {"
                     : "for (; k > 0; --k) {");
-  print_step(out, s, rows, vectors, halves ? "one_word(a + {} * a_rs)" : "a[{} * a_rs]");
+  print_step(out, s, m, halves ? "one_word(a + {} * a_rs)" : "a[{} * a_rs]");
   out.lines("a += a_ks;\nb += b_ks;\n}");
   if (outer) {
     out.line("a = a_run + {};", dims.text(spec.a.k_stride.back()));
@@ -249,11 +267,12 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   }
   if (halves && k_has_tail(spec, s, shape, 2)) {
     out.lines("if (k > 0) {");
-    print_step(out, s, rows, vectors, "half_word(a + {} * a_rs)");
+    print_step(out, s, m, "half_word(a + {} * a_rs)");
     out.lines("}");
   }
-  each(
-      [&](int i, int j) { return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width); });
+  each([&](int i, int j, bool) {
+    return fmt::format("store(c + {0} * ldc + {2}, c{0}_{1}); ", i, j, j * s.width);
+  });
   out.lines("}");
 }
 

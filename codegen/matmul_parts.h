@@ -25,6 +25,7 @@ struct MatmulShape {
   bool exact = false;       ///< ... nor columns past n
   int row_tail = 0;         ///< rows of the last block where a smaller kernel runs them; 0: none
   int col_tail = 0;         ///< vectors of the last block where a narrower kernel runs them; 0: none
+  bool half_tail = false;   ///< of which the last is half a vector
   int64_t pack_b_elements = 0, pack_a_elements = 0, tile_elements = 0;  ///< with pairs: words, of a T's size
   bool b_shared = false;  ///< B is the same for every batch index
 };
@@ -58,9 +59,18 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
 /// The words of pairs of bf16.
 void print_pair_words(SourceText& out, int width);
 
-/// One micro kernel: `rows` x `vectors` accumulators over k.
+/// Whether the last columns fill no more than half a vector of 64 bytes: they are computed as one of 32,
+/// which takes half the time where a CPU works on halves, and no longer where it does not.
+bool has_half_tail(const MatmulSpec& spec, int width, bool pairs);
+
+/// A micro kernel: `rows` x `vectors` accumulators over k, the last vector of each row perhaps half a one.
+struct MicroKernel {
+  int rows = 0, vectors = 0;
+  bool half = false;
+  std::string name() const { return fmt::format("micro_{}x{}{}", rows, vectors, half ? "h" : ""); }
+};
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& schedule,
-                        const MatmulShape& shape, int rows, int vectors, DimTable& dims);
+                        const MatmulShape& shape, const MicroKernel& kernel, DimTable& dims);
 
 /// Statements that pack the chunk of B of a task, and a block of `mc` rows of A.
 void print_pack_b(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& schedule,

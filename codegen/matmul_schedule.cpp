@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/matmul.h"
+#include "codegen/matmul_parts.h"
 #include "ir/base/error.h"
 #include "ir/base/rounding.h"
 
@@ -44,14 +44,14 @@ bool collides(const Dim& stride, int64_t size) {
   return stride.is_const() && stride.value() != 0 && stride.value() * size % kSetStride == 0;
 }
 
-/// Cycles of one r x v block over k: multiply-adds, their latency, or loads, and the block's own start and
-/// end.
-double block_cycles(const Problem& x, int64_t r, int64_t v) {
+/// Cycles of one block of r rows and v vectors over k, the last of which may be half a one: multiply-adds,
+/// their latency, or loads, and the block's own start and end.
+double block_cycles(const Problem& x, double r, double v) {
   const bool wide = x.target.vector_bytes >= 64;
-  const double fma = static_cast<double>(r * v) * (wide ? 1.0 : 0.5);
-  const double loads = static_cast<double>(v) * (wide ? 1.0 : 0.5) + static_cast<double>(r) * 0.5;
-  const double step = std::max({fma, loads, 4.0}) + 0.1 * static_cast<double>(r + v);
-  return step * static_cast<double>(x.k) + 40.0 + 2.0 * static_cast<double>(r * v);
+  const double fma = r * v * (wide ? 1.0 : 0.5);
+  const double loads = v * (wide ? 1.0 : 0.5) + r * 0.5;
+  const double step = std::max({fma, loads, 4.0}) + 0.1 * (r + v);
+  return step * static_cast<double>(x.k) + 40.0 + 2.0 * r * v;
 }
 
 /// Cycles of joining two columns of A to words for all panels: once per tile of columns. Panels that are no
@@ -64,11 +64,13 @@ double panel_cycles(const Problem& x, int64_t mr) {
 }
 
 double matmul_cycles(const Problem& x, int64_t width, int64_t mr, int64_t nv) {
-  const int64_t vectors = ceil_div(x.n, width);
-  const int64_t m_tail = x.m % mr, v_tail = vectors % nv;
-  const auto row_of_blocks = [&](int64_t r) {
-    const double full = static_cast<double>(vectors / nv) * block_cycles(x, r, nv);
-    return full + (v_tail ? block_cycles(x, r, v_tail) : 0.0);
+  const bool half = detail::has_half_tail(x.spec, static_cast<int>(width), x.pairs);
+  const int64_t vectors = ceil_div(x.n, width), blocks = (vectors - half) / nv;
+  const int64_t m_tail = x.m % mr, v_tail = vectors - blocks * nv;
+  const auto row_of_blocks = [&](int64_t rows) {
+    const auto r = static_cast<double>(rows);
+    const double full = static_cast<double>(blocks) * block_cycles(x, r, static_cast<double>(nv));
+    return full + (v_tail ? block_cycles(x, r, static_cast<double>(v_tail) - (half ? 0.5 : 0.0)) : 0.0);
   };
   const double total =
       static_cast<double>(x.m / mr) * row_of_blocks(mr) + (m_tail ? row_of_blocks(m_tail) : 0.0);
@@ -146,6 +148,24 @@ int64_t even_tile(int64_t size, int64_t most, int64_t unit) {
   return best_tile;
 }
 
+/// How much longer than its fair share the threads with whole tiles work, while the last tile is a part of
+/// one.
+double unevenness(int64_t size, int64_t tile) {
+  return size <= tile ? 1.0 : static_cast<double>(ceil_div(size, tile) * tile) / static_cast<double>(size);
+}
+
+/// Whether to have smaller tiles along the columns rather than the rows: along the longer side, counted in
+/// what a packed element is used for, unless the other way they are clearly more even.
+bool halves_columns(const Problem& x, const MatmulPrologues& prologues, const MatmulSchedule& s) {
+  constexpr double kClearly = 0.04;
+  const int64_t nr = int64_t{s.nv} * s.width;
+  if (s.tile_n <= nr || s.tile_m <= s.mc) return s.tile_n > nr;
+  if (prologues.a) return s.tile_m < 4 * s.mc;
+  const double by_n = unevenness(x.n, even_tile(x.n, s.tile_n / 2, nr)) * unevenness(x.m, s.tile_m);
+  const double by_m = unevenness(x.m, even_tile(x.m, s.tile_m / 2, s.mc)) * unevenness(x.n, s.tile_n);
+  return std::abs(by_n - by_m) > kClearly ? by_n < by_m : s.tile_n >= s.tile_m;
+}
+
 void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSchedule& s) {
   const int64_t nr = int64_t{s.nv} * s.width;
   const bool chunked = x.k > s.kc;
@@ -160,9 +180,7 @@ void choose_tiles(const Problem& x, const MatmulPrologues& prologues, MatmulSche
     const int64_t tasks = ceil_div(x.m, s.tile_m) * ceil_div(x.n, s.tile_n) * x.batch;
     const bool can_halve = s.tile_m > s.mc || s.tile_n > nr;
     if (tasks >= enough || !can_halve || s.tile_m * s.tile_n * x.k < 2 * kTaskWork || x.by_parts()) return;
-    // Halve the longer side, counted in what a packed element is used for.
-    const bool halve_n = prologues.a ? s.tile_m < 4 * s.mc : s.tile_n >= s.tile_m || s.tile_m <= s.mc;
-    if (s.tile_n > nr && halve_n) most_n = s.tile_n / 2;
+    if (halves_columns(x, prologues, s)) most_n = s.tile_n / 2;
     else most_m = s.tile_m / 2;
   }
 }

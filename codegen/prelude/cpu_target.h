@@ -15,6 +15,14 @@ template <> struct LaneOf<2> { using type = short; };
 template <> struct LaneOf<8> { using type = Quad; };
 template <int Bytes, int W> using Lanes = Vec<typename LaneOf<Bytes>::type, W>;
 
+/// The same vector, of which the compiler knows nothing: where half of it is used, too, it makes no other.
+template <class V> KN_FN V whole(V x) {
+#if defined(__AVX512F__)
+  __asm__("" : "+v"(x));
+#endif
+  return x;
+}
+
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
 
 template <class V>

@@ -439,7 +439,27 @@ TEST(Matmul, SchedulesSuitTheirShapes) {
   EXPECT_FALSE(choose(64, 64, 4096, false, false).pack_b) << "one panel of whole rows lies as if packed";
   EXPECT_GE(choose(64, 64, 4096, false, false, {.tasks = 1, .split_k = 1}).tile_m, 64) << "one thread's";
   EXPECT_EQ(choose(128, 10, 1024, false, true).nv, 1);
+  EXPECT_GE(choose(128, 129, 129, false, true).tile_n, 129) << "48, 48 and 33 columns are not even; rows are";
   EXPECT_GT(choose(16, 16, 65536, true, false).split_k, 4);
+}
+
+// One column more than whole vectors costs half a vector, where vectors have halves.
+TEST(Matmul, LastColumnsAreHalfAVector) {
+  const auto text = [](int64_t n, int vector_bytes, DType dtype) {
+    MatmulSpec spec = square(64);
+    spec.dtype = dtype;
+    spec.n = Dim(n), spec.b.row_stride = spec.c.row_stride = Dim(n);
+    DimTable dims;
+    const MatmulTarget target{vector_bytes, vector_bytes == 64 ? 32 : 16};
+    return print_matmul("mm", spec, choose_matmul_schedule(spec, target), {}, dims).text;
+  };
+  const auto halves = ::testing::ContainsRegex("micro_[0-9]+x[0-9]+h");
+  EXPECT_THAT(text(65, 64, DType::f32), halves);
+  EXPECT_THAT(text(72, 64, DType::f32), halves);
+  EXPECT_THAT(text(68, 64, DType::f64), halves);
+  EXPECT_THAT(text(64, 64, DType::f32), ::testing::Not(halves));
+  EXPECT_THAT(text(73, 64, DType::f32), ::testing::Not(halves));
+  EXPECT_THAT(text(65, 32, DType::f32), ::testing::Not(halves)) << "they are as fast as their halves";
 }
 
 // All columns that the tile allows share one computing of A, and packed B still fits the second cache.
