@@ -59,7 +59,7 @@ class CudaWriter : public KernelWriter {
     return {{symbol + ".cu", std::move(s.text), {symbol}, {s.kernel}},
             s.tasks,
             s.scratch_bytes,
-            s.single_pass,
+            s.in_place,
             s.per_task};
   }
 

@@ -20,7 +20,7 @@ class CpuWriter : public KernelWriter {
     return {{s.symbol + ".cpp", std::move(s.text), {s.symbol}},
             s.tasks,
             s.scratch_bytes,
-            s.single_pass,
+            s.in_place,
             s.per_task};
   }
   /// A thread calls it for one part after the other.

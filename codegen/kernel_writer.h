@@ -18,7 +18,7 @@ namespace kiln::detail {
 struct LoopKernel {
   KernelSource source;  ///< exports one symbol
   Dim tasks, scratch;
-  bool single_pass = false;  ///< every element is loaded before its place is stored: may work in place
+  bool in_place = false;  ///< every element is loaded before its place is stored: may work in place
   int64_t per_task = 1;      ///< elements of a task, if there is one axis that is cut anywhere
 };
 

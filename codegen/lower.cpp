@@ -60,6 +60,7 @@ LoweredProgram Lowering::run() {
   }
   const std::vector<std::vector<int>> intervals =
       options_.fuse && options_.combine ? combine(std::move(order)) : order.intervals;
+  take_places(cells_, works_, intervals);
   place_buffers(intervals);
   list_collectives();
   emit(intervals);
@@ -218,7 +219,8 @@ void Lowering::place_buffers(const std::vector<std::vector<int>>& intervals) {
   for (Cell& c : cells_) {
     if (c.inside < 0) continue;
     PlanBuffer b = plan().buffers[cells_[c.inside].buffer];
-    KILN_ASSERT(b.kind == BufferKind::arena, "a bucket lies outside the arena");
+    KILN_ASSERT(b.kind == BufferKind::arena, "a part of a value lies outside the arena");
+    b.dtype = c.dtype;
     b.offset = pool_.add(plan().dims[b.offset] + c.at);
     b.bytes = pool_.add(c.bytes);
     b.name = c.name;

@@ -167,7 +167,7 @@ std::vector<std::vector<int>> Lowering::combine(Order order) {
   std::vector<int> kinds(works_.size(), -1);
   for (Kind& k : find_kinds(works_)) {
     auto source = writer_->parts(k.kernel);
-    if (!source || !source->single_pass) continue;
+    if (!source || !source->in_place) continue;
     for (const auto& [w, sizes] : k.cases) kinds[static_cast<size_t>(w)] = static_cast<int>(all.size());
     all.push_back({std::move(k), std::move(*source)});
   }

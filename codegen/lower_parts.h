@@ -114,6 +114,9 @@ struct ArenaItem {
 /// What lies in the arena: cells without a buffer that some work uses; `buffer` is the cell.
 std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
                                    const std::vector<std::vector<int>>& intervals);
+/// Values that take the memory of one that is read for the last time where they are written: Work::in_place.
+void take_places(std::vector<Cell>& cells, const std::vector<Work>& works,
+                 const std::vector<std::vector<int>>& intervals);
 /// Places items so that lives that meet do not overlap; returns the arena's size. Offsets are multiples
 /// of 64.
 Dim place_arena(const std::vector<ArenaItem>& items, std::vector<Dim>& offsets);

@@ -164,6 +164,36 @@ Order schedule(const std::vector<Work>& works, const std::vector<Overwrite>& ove
   return {std::move(out), std::move(edges.after)};
 }
 
+void take_places(std::vector<Cell>& cells, const std::vector<Work>& works,
+                 const std::vector<std::vector<int>>& intervals) {
+  std::vector<int> first(cells.size(), -1);
+  std::vector<std::pair<int, int>> last(cells.size(), {-1, 0});  // interval, and uses in it
+  for (size_t t = 0; t < intervals.size(); ++t)
+    for (int w : intervals[t])
+      for (int c : works[static_cast<size_t>(w)].cells) {
+        const int now = static_cast<int>(t);
+        if (first[c] < 0) first[c] = now;
+        last[c] = {now, last[c].first == now ? last[c].second + 1 : 1};
+      }
+  std::set<int> apart;  // pieces and what they are pieces of
+  for (size_t c = 0; c < cells.size(); ++c)
+    if (cells[c].inside >= 0) apart.insert({static_cast<int>(c), cells[c].inside});
+  std::set<int> taken;
+  const auto fits = [&](int from, int to, int now) {
+    const Cell &a = cells[from], &b = cells[to];
+    return a.buffer < 0 && b.buffer < 0 && a.dtype == b.dtype && a.bytes == b.bytes && !apart.count(from) &&
+           !apart.count(to) && !taken.count(from) && b.inside < 0 && first[to] == now &&
+           last[from] == std::pair(now, 1) && first[from] < now;
+  };
+  for (size_t t = 0; t < intervals.size(); ++t)
+    for (int w : intervals[t])
+      for (const auto& [from, to] : works[static_cast<size_t>(w)].in_place) {
+        if (!fits(from, to, static_cast<int>(t))) continue;
+        taken.insert(from);
+        cells[to].inside = cells[from].inside < 0 ? from : cells[from].inside;
+      }
+}
+
 std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
                                    const std::vector<std::vector<int>>& intervals) {
   std::vector<int> first(cells.size(), -1), last(cells.size(), -1);

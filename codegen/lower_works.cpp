@@ -59,7 +59,7 @@ void Lowering::add_loop(const loop::Kernel& whole, Work w) {
   Traffic traffic;
   traffic.add(whole, w.cells);
   w.bytes = traffic.bytes(cells_);
-  if (source.single_pass) w.in_place = in_place_pairs(whole, w.cells);
+  if (source.in_place) w.in_place = in_place_pairs(whole, w.cells);
   w.flops = flops(k);
   if (chooser_.collects()) chooser_.note(k, w, cells_);
   if (loop::any_size(k)) {

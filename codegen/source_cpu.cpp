@@ -47,11 +47,19 @@ class Writer : detail::KernelText {
     if (!has_cols_ && k_.axes.empty()) out.tasks = Dim(1);
     out.scratch_bytes = scratch_bytes_;
     if (flat_) out.per_task = kFlatChunk;
-    out.single_pass = p_.count == 1 && !k_.has(InstrKind::partial);
+    out.in_place = works_in_place();
     return out;
   }
 
  private:
+  /// What stores comes last, and a row is no other task's: all loads of it are done by then.
+  bool works_in_place() const {
+    if (k_.has(InstrKind::partial)) return false;
+    for (size_t v = 0; v < k_.body.size(); ++v)
+      if (k_.body[v].kind == InstrKind::store && p_.vector[v] && p_.at[v] + 1 < p_.count) return false;
+    return true;
+  }
+
   // --- set-up ---
 
   void choose_width(const CpuTarget& target) {

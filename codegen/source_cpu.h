@@ -18,7 +18,7 @@ struct CpuKernel {
   std::string text;    ///< includes "kiln_cpu.h" and nothing else
   Dim tasks;
   Dim scratch_bytes;         ///< per thread
-  bool single_pass = false;  ///< every element is loaded before its place is stored: may work in place
+  bool in_place = false;  ///< every element is loaded before its place is stored: may work in place
   int64_t per_task = 1;      ///< elements of a task of a flat kernel
 };
 

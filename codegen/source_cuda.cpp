@@ -53,7 +53,7 @@ class CudaLoopWriter : detail::KernelText {
     if (l_.tile > 0) out.tasks = out.tasks * tiles();
     out.scratch_bytes = Dim(shared_bytes_);
     if (flat_) out.per_task = flat_chunk();
-    out.single_pass = works_in_place();
+    out.in_place = works_in_place();
     return out;
   }
 

@@ -18,7 +18,7 @@ struct CudaLoopKernel {
   std::string text;   ///< includes "kiln_cuda.h" and nothing else
   Dim tasks;
   Dim scratch_bytes;         ///< dynamic shared memory
-  bool single_pass = false;  ///< every element is loaded, by the thread that then stores its place
+  bool in_place = false;  ///< every element is loaded, by the thread that then stores its place
   int64_t per_task = 1;      ///< elements of a task of a flat kernel
 };
 

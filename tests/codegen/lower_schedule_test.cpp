@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/lower_parts.h"
+#include "ir/graph.h"
 
 namespace kiln::detail {
 namespace KILN_FILE {
@@ -125,6 +126,62 @@ TEST(Arena, SizesOfTheCallShareEqualPlaces) {
   const Dim size = place_arena({{0, n, 0, 1}, {1, n, 1, 2}, {2, n, 2, 3}}, at);
   EXPECT_EQ(size.eval({{"B", 3}}), 2 * 192);
   EXPECT_TRUE(at[0] == at[2]);
+}
+
+/// Where the values of cells 0, 1, ... lie when works run one after the other.
+std::vector<int> places(const std::vector<Work>& works, int count, const std::vector<int>& external = {}) {
+  std::vector<Cell> cells(static_cast<size_t>(count), Cell{DType::f32, Dim(64)});
+  for (int c : external) cells[c].buffer = 0;
+  Intervals one_by_one;
+  for (size_t w = 0; w < works.size(); ++w) one_by_one.push_back({static_cast<int>(w)});
+  take_places(cells, works, one_by_one);
+  std::vector<int> out;
+  for (const Cell& c : cells) out.push_back(c.inside);
+  return out;
+}
+
+TEST(TakePlaces, OfValuesReadForTheLastTime) {
+  const Work make = work({}, {0});
+  EXPECT_EQ(places({make, work({0}, {1}, true), work({1}, {2}, true)}, 3), (std::vector<int>{-1, 0, 0}));
+  EXPECT_EQ(places({make, work({0}, {1}), work({1}, {2})}, 3), (std::vector<int>{-1, -1, -1}));
+  EXPECT_EQ(places({make, work({0}, {1}, true), work({0, 1}, {2}, true)}, 3), (std::vector<int>{-1, -1, 0}));
+  EXPECT_EQ(places({make, work({0}, {1, 2}, true)}, 3), (std::vector<int>{-1, 0, -1})) << "one of the two";
+  EXPECT_EQ(places({make, work({0}, {1}, true)}, 2, {0}), (std::vector<int>{-1, -1})) << "not in the arena";
+  EXPECT_EQ(places({make, work({0}, {1}, true)}, 2, {1}), (std::vector<int>{-1, -1}));
+}
+
+TEST(TakePlaces, NotOfValuesThatOthersReadMeanwhile) {
+  const std::vector<Work> works = {work({}, {0}), work({0}, {1}, true), work({0}, {2}, true)};
+  std::vector<Cell> cells(3, Cell{DType::f32, Dim(64)});
+  take_places(cells, works, {{0}, {1, 2}});
+  EXPECT_EQ(cells[1].inside, -1);
+  EXPECT_EQ(cells[2].inside, -1);
+}
+
+TEST(TakePlaces, OnlyOfTheirOwnKind) {
+  for (const Cell& other : {Cell{DType::bf16, Dim(64)}, Cell{DType::f32, Dim(128)}}) {
+    std::vector<Cell> cells = {Cell{DType::f32, Dim(64)}, other};
+    take_places(cells, {work({}, {0}), work({0}, {1}, true)}, {{0}, {1}});
+    EXPECT_EQ(cells[1].inside, -1);
+  }
+}
+
+// Rows less their largest element are written where they lie, although a first pass has read them, too.
+TEST(TakePlaces, RowsTakeTheirOwnPlace) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input f32[64,64] arg
+  %1 = f32[64,64] dot_general %0, %0 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %2 = f32[64] amax %1 {dims=(1)}
+  %3 = f32[64,1] reshape %2 {shape=[64,1]}
+  %4 = f32[64,64] expand %3 {shape=[64,64]}
+  %5 = f32[64,64] sub %1, %4
+  %6 = f32[64,64] dot_general %5, %5 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  output %6
+})");
+  LowerOptions options;
+  options.prologues = false;
+  const Plan p = lower(g, {}, host_target(), options).plan;
+  EXPECT_EQ(p.dims[static_cast<size_t>(p.arena_bytes)].value(), 64 * 64 * 4);
 }
 
 }  // namespace KILN_FILE
