@@ -58,8 +58,9 @@ LoweredProgram Lowering::run() {
     overwrites_ = late_;
     order = in_order(works_);
   }
-  const std::vector<std::vector<int>> intervals =
-      options_.fuse && options_.combine ? combine(std::move(order)) : order.intervals;
+  if (options_.fuse && options_.combine) order = combine(std::move(order));
+  sink_works(works_, cells_, order);
+  const std::vector<std::vector<int>>& intervals = order.intervals;
   take_places(cells_, works_, intervals);
   place_buffers(intervals);
   list_collectives();

@@ -157,7 +157,7 @@ std::vector<int> distinct(const std::vector<int>& list) {
 
 }  // namespace
 
-std::vector<std::vector<int>> Lowering::combine(Order order) {
+Order Lowering::combine(Order order) {
   struct Shared {
     Kind kind;
     LoopKernel source;
@@ -171,7 +171,7 @@ std::vector<std::vector<int>> Lowering::combine(Order order) {
     for (const auto& [w, sizes] : k.cases) kinds[static_cast<size_t>(w)] = static_cast<int>(all.size());
     all.push_back({std::move(k), std::move(*source)});
   }
-  if (all.empty()) return std::move(order.intervals);
+  if (all.empty()) return order;
   const auto arena = [&](const std::vector<Work>& works, const Order& at) {
     std::vector<Dim> offsets;
     return place_arena(arena_cells(cells_, works, at.intervals), offsets);
@@ -190,7 +190,7 @@ std::vector<std::vector<int>> Lowering::combine(Order order) {
   works_ = std::move(now.works);
   for (Collective& c : collectives_) c.start = now.place[c.start], c.wait = now.place[c.wait];
   forget_unused_kernels();
-  return lists.empty() ? std::move(order.intervals) : in_order(works_).intervals;
+  return lists.empty() ? order : in_order(works_);
 }
 
 /// The works do a case each of one kernel; `parts`: that is written for launches of several parts.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Order of launches, barriers between them, and the arena. Works on cells and works alone.
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "codegen/lower_parts.h"
@@ -208,6 +209,69 @@ std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::ve
   for (int c = 0; c < static_cast<int>(cells.size()); ++c)
     if (cells[c].buffer < 0 && first[c] >= 0) items.push_back({c, cells[c].bytes, first[c], last[c]});
   return items;
+}
+
+namespace {
+
+/// The intervals of works that sink one after the other, the last first, so that what feeds them follows.
+class Sinking {
+ public:
+  Sinking(const std::vector<Work>& works, const std::vector<Cell>& cells, const Order& order)
+      : works_(works), cells_(cells), order_(order), at_(works.size()), last_(cells.size(), -1) {
+    for (size_t t = 0; t < order.intervals.size(); ++t)
+      for (int w : order.intervals[t]) {
+        at_[static_cast<size_t>(w)] = static_cast<int>(t);
+        for (int c : works[static_cast<size_t>(w)].cells) last_[root(c)] = static_cast<int>(t);
+      }
+  }
+  std::vector<std::vector<int>> run() {
+    for (size_t t = order_.intervals.size(); t-- > 0;)
+      for (int w : order_.intervals[t]) sink(w);
+    std::vector<std::vector<int>> all(order_.intervals.size()), out;
+    for (const auto& interval : order_.intervals)
+      for (int w : interval) all[static_cast<size_t>(at_[static_cast<size_t>(w)])].push_back(w);
+    for (auto& interval : all)
+      if (!interval.empty()) out.push_back(std::move(interval));
+    return out;
+  }
+
+ private:
+  size_t root(int c) const { return static_cast<size_t>(cells_[c].inside < 0 ? c : cells_[c].inside); }
+  /// Bytes of a cell in the arena; none of what has a place of its own, or no size yet.
+  int64_t bytes(int c) const {
+    const Cell& cell = cells_[c];
+    return cell.buffer < 0 && cell.inside < 0 && cell.bytes.is_const() ? cell.bytes.value() : 0;
+  }
+  void sink(int w) {
+    const Work& work = works_[static_cast<size_t>(w)];
+    const std::set<int>& after = order_.after[static_cast<size_t>(w)];
+    int& at = at_[static_cast<size_t>(w)];
+    if (work.kind != LaunchKind::kernel || after.empty()) return;
+    int latest = std::numeric_limits<int>::max();
+    for (int next : after) latest = std::min(latest, at_[static_cast<size_t>(next)] - 1);
+    int64_t written = 0, kept = 0;
+    for (int c : std::set<int>(work.writes.begin(), work.writes.end())) written += bytes(c);
+    for (int c : std::set<int>(work.reads.begin(), work.reads.end()))
+      if (last_[root(c)] < latest) kept += bytes(c);
+    if (latest <= at || written <= kept) return;
+    at = latest;
+    for (int c : work.cells) last_[root(c)] = std::max(last_[root(c)], latest);
+  }
+
+  const std::vector<Work>& works_;
+  const std::vector<Cell>& cells_;
+  const Order& order_;
+  std::vector<int> at_, last_;  // by work, by cell: intervals
+};
+
+}  // namespace
+
+void sink_works(const std::vector<Work>& works, const std::vector<Cell>& cells, Order& order) {
+  std::vector<std::vector<int>> sunk = Sinking(works, cells, order).run();
+  std::vector<Dim> offsets;
+  const Dim now = place_arena(arena_cells(cells, works, order.intervals), offsets);
+  const Dim then = place_arena(arena_cells(cells, works, sunk), offsets);
+  if (now.is_const() && then.is_const() && then.value() < now.value()) order.intervals = std::move(sunk);
 }
 
 DimIndex DimPool::add(const Dim& d) {

@@ -93,7 +93,7 @@ class Lowering {
   /// Lets launches of kernels of single elements that differ in sizes and operands alone share kernels, and
   /// those that can go side by side become one (lower_combine.cpp). From the order of the works to their
   /// intervals then.
-  std::vector<std::vector<int>> combine(Order order);
+  Order combine(Order order);
   struct Joined {
     std::vector<Work> works;
     std::vector<size_t> place;  ///< of each work that there was and that is not part of a later one

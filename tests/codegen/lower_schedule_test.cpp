@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "codegen/lower_parts.h"
 #include "ir/graph.h"
 
@@ -126,6 +128,32 @@ TEST(Arena, SizesOfTheCallShareEqualPlaces) {
   const Dim size = place_arena({{0, n, 0, 1}, {1, n, 1, 2}, {2, n, 2, 3}}, at);
   EXPECT_EQ(size.eval({{"B", 3}}), 2 * 192);
   EXPECT_TRUE(at[0] == at[2]);
+}
+
+/// The intervals after sinking; cells of 64 bytes but for those in `sizes`.
+Intervals sunk(const std::vector<Work>& works, int count, const std::map<int, int64_t>& sizes = {}) {
+  std::vector<Cell> cells(static_cast<size_t>(count), Cell{DType::f32, Dim(64)});
+  for (const auto& [c, bytes] : sizes) cells[static_cast<size_t>(c)].bytes = Dim(bytes);
+  cells[0].buffer = 0;  // the input
+  std::vector<int> clashes;
+  Order order = schedule(works, {}, {}, count, clashes);
+  sink_works(works, cells, order);
+  return order.intervals;
+}
+
+// Work 0 makes cell 1, which the last of a chain needs; while cell 2 is alive it would be in the way.
+TEST(Sink, WhatIsNeededLateIsMadeLate) {
+  const std::vector<Work> works = {work({0}, {1}), work({0}, {2}), work({2}, {3}), work({3}, {4}),
+                                   work({1, 4}, {5})};
+  EXPECT_EQ(sunk(works, 6, {{2, 6400}}), (Intervals{{1}, {2}, {0, 3}, {4}}));
+  EXPECT_EQ(sunk(works, 6), (Intervals{{0, 1}, {2}, {3}, {4}})) << "nothing would be won";
+}
+
+// Work 1 is the last to read cell 1. Later it would keep more than it makes.
+TEST(Sink, NotWhereItKeepsMoreAlive) {
+  const std::vector<Work> works = {work({0}, {1}), work({1}, {2}), work({1}, {3}), work({3}, {4}),
+                                   work({2, 4}, {5})};
+  EXPECT_EQ(sunk(works, 6, {{1, 640}, {3, 6400}}), (Intervals{{0}, {1, 2}, {3}, {4}}));
 }
 
 /// Where the values of cells 0, 1, ... lie when works run one after the other.
