@@ -258,9 +258,9 @@ class Partitioner {
   }
   /// Whether group s may compute v at its accesses: not flat, not many times over.
   bool accepts(const Node& n, int s) {
-    if (group(s).fixed) return n.in.empty();
+    if (group(s).fixed && !n.in.empty()) return false;
     for (const Access& a : group(s).reads[n.out.id]) {
-      if (a.flat) return false;
+      if (a.flat && n.op != op("constant")) return false;
       if (def(n.op).flops > 4 && (repeats(group(s), a) || masked(a))) return false;
     }
     return static_cast<int>(group(s).reads.size()) < o_.max_nodes;

@@ -73,6 +73,18 @@ TEST(Fuse, WithoutFusionEachNodeHasItsKernel) {
   EXPECT_EQ(fuse(g, {.fuse = false}).kernels.size(), 9u);
 }
 
+// An index is computed where it is read, unless a reshape has taken its dims apart: then it lies in memory.
+TEST(Fuse, WithoutFusionIndicesBehindAReshapeHaveAKernel) {
+  const Graph g = parse_graph(R"(graph g {
+  %0 = input i64[4,8,3] arg
+  %1 = i64[4,3,8] iota {dim=2, shape=[4,3,8]}
+  %2 = i64[4,8,3] reshape %1 {shape=[4,8,3]}
+  %3 = i64[4,8,3] maximum %2, %0
+  output %3
+})");
+  EXPECT_EQ(fuse(g, {.fuse = false}).kernels.size(), 3u);
+}
+
 TEST(Fuse, MseAndItsBackwardAreOneKernelAndACombine) {
   EXPECT_EQ(fused(R"(graph g {
   %0 = input f32[4096,512] arg
