@@ -212,6 +212,7 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   if (prologues.a && !wish.kc) fit_wide_tile(x, s);
   choose_split(x, s);
   if (s.pairs) s.kc *= 2;
+  s.apart = wish.apart;
   return s;
 }
 
