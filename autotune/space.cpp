@@ -141,10 +141,13 @@ void ScheduleSpace::add_splits(MatmulWish wish, std::vector<std::string>& out) {
   }
 }
 
-/// What only a wide space has: the epilogue apart, and a library.
+/// What only a wide space has: tasks in another order, the epilogue apart, and a library.
 void ScheduleSpace::add_others(const MatmulWish& from, std::vector<std::string>& out) {
   const auto& c = std::get<MatmulCase>(k_.what);
   MatmulWish wish = from;
+  wish.by_rows = !from.by_rows;
+  if (!scheduled(c, from).pack_b) add(wish, out);
+  wish = from;
   wish.apart = !from.apart;
   if (c.fused.epilogue) add(wish, out);
   if (const auto blis = first_blis_schedule(c)) add(*blis, out);

@@ -75,6 +75,9 @@ struct MatmulSchedule {
   int64_t tile_n = 96;  ///< columns of a task, a multiple of mr * nv
   PackA pack_a = PackA::rows;
   bool pack_b = true;
+  /// Consecutive tasks share rows of A, not columns of B. Only for B in place: a packed one serves the tasks
+  /// of its columns, which must follow each other.
+  bool by_rows = false;
   int split_k = 1;  ///< ranges of k summed apart, then in order
   bool operator==(const MatmulSchedule&) const = default;
 };
@@ -93,6 +96,7 @@ struct MatmulWish {
   int64_t tasks = 0;  ///< to aim at
   int split_k = 0;
   bool apart = false;
+  bool by_rows = false;  ///< where B stays in place
 };
 
 /// A schedule for `spec` on `target`, from shape and target alone. What else is chosen fits the wish; the

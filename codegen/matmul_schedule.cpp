@@ -213,6 +213,7 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   choose_split(x, s);
   if (s.pairs) s.kc *= 2;
   s.apart = wish.apart;
+  s.by_rows = wish.by_rows && !s.pack_b;
   return s;
 }
 

@@ -62,9 +62,9 @@ class Reader {
 
 std::string str(const MatmulSchedule& s) {
   return fmt::format(
-      "matmul{}{} split_k={}; width={} mr={} nv={} kc={} mc={} tile_m={} tile_n={} pack_a={} pack_b={}",
+      "matmul{}{} split_k={}; width={} mr={} nv={} kc={} mc={} tile_m={} tile_n={} pack_a={} pack_b={}{}",
       s.pairs ? " pairs" : "", s.apart ? " apart" : "", s.split_k, s.width, s.mr, s.nv, s.kc, s.mc, s.tile_m,
-      s.tile_n, kPackA[static_cast<int>(s.pack_a)], static_cast<int>(s.pack_b));
+      s.tile_n, kPackA[static_cast<int>(s.pack_a)], static_cast<int>(s.pack_b), s.by_rows ? " by_rows" : "");
 }
 
 std::string str(const BlisSchedule& s) { return fmt::format("blis tile={}x{};", s.tile_m, s.tile_n); }
@@ -96,9 +96,10 @@ std::optional<MatmulSchedule> parse_matmul_schedule(std::string_view text) {
   r.choice(" pack_a=", kPackA, s.pack_a);
   r.number(" pack_b=", pack_b, 0, 1);
   s.pack_b = pack_b == 1;
+  s.by_rows = r.optional(" by_rows");
   const bool whole = std::has_single_bit(static_cast<unsigned>(s.width)) && s.mc % s.mr == 0 &&
                      s.tile_m % s.mc == 0 && s.tile_n % (int64_t{s.nv} * s.width) == 0 &&
-                     (!s.pairs || s.kc % 2 == 0);
+                     (!s.pairs || s.kc % 2 == 0) && !(s.by_rows && s.pack_b);
   if (!r.done() || !whole) return std::nullopt;
   return s;
 }

@@ -33,7 +33,7 @@ struct BlisSchedule {
 
 /// "matmul split_k=1; width=16 mr=14 nv=2 kc=512 mc=14 tile_m=112 tile_n=96 pack_a=none pack_b=1"; with pairs
 /// it begins "matmul pairs split_k=1", with the epilogue apart "matmul apart split_k=1" (or "matmul pairs
-/// apart").
+/// apart"); with tasks by rows it ends in " by_rows".
 std::string str(const MatmulSchedule& s);
 /// "blis tile=192x256;".
 std::string str(const BlisSchedule& s);

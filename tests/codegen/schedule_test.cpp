@@ -24,11 +24,15 @@ TEST(Schedule, MatmulReadsBack) {
   EXPECT_FALSE(parse_matmul_schedule(str(s))) << "chunks end between the halves of a word";
 }
 
-TEST(Schedule, PlaceOfTheEpilogueReadsBack) {
+TEST(Schedule, OrderOfTasksAndPlaceOfTheEpilogueReadBack) {
   MatmulSchedule s{.apart = true, .mr = 6, .nv = 2, .mc = 6, .tile_m = 96, .tile_n = 96, .pack_b = false};
   EXPECT_EQ(numeric_part(str(s)), "matmul apart split_k=1");
   EXPECT_TRUE(has_epilogue_apart(str(s)));
+  s.by_rows = true;
+  EXPECT_TRUE(str(s).ends_with("pack_b=0 by_rows"));
   EXPECT_EQ(parse_matmul_schedule(str(s)), s);
+  s.pack_b = true;
+  EXPECT_FALSE(parse_matmul_schedule(str(s))) << "a packed B serves the tasks of its columns";
   s = {.pairs = true, .apart = true, .mr = 6, .nv = 2, .mc = 6, .tile_m = 96, .tile_n = 96};
   EXPECT_EQ(numeric_part(str(s)), "matmul pairs apart split_k=1");
   EXPECT_EQ(parse_matmul_schedule(str(s)), s);
