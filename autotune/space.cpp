@@ -149,7 +149,7 @@ void ScheduleSpace::add_others(const MatmulWish& from, std::vector<std::string>&
   if (!scheduled(c, from).pack_b) add(wish, out);
   wish = from;
   wish.apart = !from.apart;
-  if (c.fused.epilogue) add(wish, out);
+  if (c.fused.epilogue && !c.spec.c.half) add(wish, out);  // a product in halves would be rounded once more
   if (const auto blis = first_blis_schedule(c)) add(*blis, out);
 }
 
