@@ -150,7 +150,10 @@ void ScheduleSpace::add_others(const MatmulWish& from, std::vector<std::string>&
   wish = from;
   wish.apart = !from.apart;
   if (c.fused.epilogue && !c.spec.c.half) add(wish, out);  // a product in halves would be rounded once more
-  if (const auto blis = first_blis_schedule(c)) add(*blis, out);
+  if (const auto blis = first_blis_schedule(c)) {
+    add(*blis, out);
+    around_blis(*blis, out);  // at once: larger tiles may win where the first are within the noise
+  }
 }
 
 /// Tiles of twice and half the rows or columns. Tiles are numeric part, so what one thread finds fastest is
