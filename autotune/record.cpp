@@ -15,7 +15,8 @@ constexpr const char* kKind = "tune";
 constexpr std::string_view kThreads = "threads ";  // last in a key whose row is for a number of them
 
 bool is_schedule(const std::string& text) {
-  return parse_matmul_schedule(text).has_value() || parse_row_schedule(text).has_value();
+  return parse_matmul_schedule(text).has_value() || parse_blis_schedule(text).has_value() ||
+         parse_row_schedule(text).has_value();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "codegen/blis.h"
+
 namespace kiln {
 
 namespace {
@@ -11,8 +13,9 @@ namespace {
 using Numbers = std::span<const int64_t>;
 constexpr int64_t kTasks[] = {8, 32}, kManyTasks[] = {4, 8, 16, 32, 64};  // the rules aim at 16
 constexpr int64_t kChunks[] = {256, 1024}, kManyChunks[] = {128, 256, 384, 512, 1024, 2048};
-constexpr int64_t kMostRows = 14;  // of a block
-constexpr int64_t kLongRow = 64;   // elements of a row from which more accumulators can help
+constexpr int64_t kMostRows = 14;                    // of a block
+constexpr int64_t kLeastEdge = 64, kLeastTasks = 8;  // of tiles for a library
+constexpr int64_t kLongRow = 64;  // elements of a row from which more accumulators can help
 constexpr int64_t kAccumulators[] = {2, 8}, kManyAccumulators[] = {1, 2, 4, 8};
 
 MatmulSchedule scheduled(const MatmulCase& c, const MatmulWish& wish) {
@@ -37,6 +40,10 @@ void ScheduleSpace::add(const MatmulWish& wish, std::vector<std::string>& out) {
   std::string text = str(scheduled(std::get<MatmulCase>(k_.what), wish));
   if (given_.emplace(text, wish).second) out.push_back(std::move(text));
 }
+void ScheduleSpace::add(const BlisSchedule& s, std::vector<std::string>& out) {
+  std::string text = str(s);
+  if (given_.emplace(text, MatmulWish{}).second) out.push_back(std::move(text));
+}
 void ScheduleSpace::add(const RowSchedule& s, std::vector<std::string>& out) {
   std::string text = str(s);
   if (given_.emplace(text, MatmulWish{}).second) out.push_back(std::move(text));
@@ -49,7 +56,11 @@ std::string ScheduleSpace::with_numbers(std::string_view numeric) {
   if (const auto matmul = parse_matmul_schedule(text)) {
     MatmulWish wish = given_.at(first_);
     wish.split_k = matmul->split_k;
+    wish.apart = matmul->apart;
     add(wish, out);
+  } else if (const auto blis = parse_blis_schedule(std::string(numeric) + ";")) {
+    const auto* c = std::get_if<MatmulCase>(&k_.what);
+    if (c && first_blis_schedule(*c)) add(*blis, out);
   } else if (const auto rows = parse_row_schedule(text)) {
     add(*rows, out);
   }
@@ -58,7 +69,8 @@ std::string ScheduleSpace::with_numbers(std::string_view numeric) {
 
 std::vector<std::string> ScheduleSpace::around(const std::string& from) {
   std::vector<std::string> out;
-  if (std::holds_alternative<MatmulCase>(k_.what)) around_matmul(given_.at(from), out);
+  if (const auto blis = parse_blis_schedule(from)) around_blis(*blis, out);
+  else if (std::holds_alternative<MatmulCase>(k_.what)) around_matmul(given_.at(from), out);
   else if (const auto rows = parse_row_schedule(from)) around_rows(*rows, out);
   return out;
 }
@@ -81,6 +93,7 @@ void ScheduleSpace::around_matmul(const MatmulWish& from, std::vector<std::strin
     if (k.is_const() && kc < k.value()) add(wish, out);
   }
   add_splits(from, out);
+  if (wide) add_others(from, out);
 }
 
 /// For each number of vectors the highest block that fits the registers, and in a wide space lower ones.
@@ -126,6 +139,34 @@ void ScheduleSpace::add_splits(MatmulWish wish, std::vector<std::string>& out) {
     wish.split_k = std::clamp(split, 1, 4 * first);
     add(wish, out);
   }
+}
+
+/// What only a wide space has: tasks in another order, the epilogue apart, and a library.
+void ScheduleSpace::add_others(const MatmulWish& from, std::vector<std::string>& out) {
+  const auto& c = std::get<MatmulCase>(k_.what);
+  MatmulWish wish = from;
+  wish.by_rows = !from.by_rows;
+  if (!scheduled(c, from).pack_b) add(wish, out);
+  wish = from;
+  wish.apart = !from.apart;
+  if (c.fused.epilogue && !c.spec.c.half) add(wish, out);  // a product in halves would be rounded once more
+  if (const auto blis = first_blis_schedule(c)) {
+    add(*blis, out);
+    around_blis(*blis, out);  // at once: larger tiles may win where the first are within the noise
+  }
+}
+
+/// Tiles of twice and half the rows or columns. Tiles are numeric part, so what one thread finds fastest is
+/// what any number of threads gets: enough of them must be left.
+void ScheduleSpace::around_blis(const BlisSchedule& from, std::vector<std::string>& out) {
+  const MatmulSpec& spec = std::get<MatmulCase>(k_.what).spec;
+  const auto tasks = [&](const BlisSchedule& s) { return blis_call(spec, s)->tasks.value(); };
+  const int64_t enough = std::min(kLeastTasks, tasks(from));
+  for (const BlisSchedule& s : {BlisSchedule{from.tile_m / 2, from.tile_n},
+                                {std::min(from.tile_m * 2, spec.m.value()), from.tile_n},
+                                {from.tile_m, from.tile_n / 2},
+                                {from.tile_m, std::min(from.tile_n * 2, spec.n.value())}})
+    if (std::min(s.tile_m, s.tile_n) >= kLeastEdge && tasks(s) >= enough) add(s, out);
 }
 
 // --- rows ---

@@ -28,17 +28,20 @@ class ScheduleSpace {
 
  private:
   void add(const MatmulWish& wish, std::vector<std::string>& out);
+  void add(const BlisSchedule& s, std::vector<std::string>& out);
   void add(const RowSchedule& s, std::vector<std::string>& out);
+  void around_blis(const BlisSchedule& from, std::vector<std::string>& out);
   void around_matmul(const MatmulWish& from, std::vector<std::string>& out);
   void add_blocks(MatmulWish wish, std::vector<std::string>& out);
   void add_packing(const MatmulWish& from, std::vector<std::string>& out);
   void add_splits(MatmulWish wish, std::vector<std::string>& out);
+  void add_others(const MatmulWish& from, std::vector<std::string>& out);
   void around_rows(const RowSchedule& from, std::vector<std::string>& out);
 
   const TunableKernel& k_;
   const SpaceSize size_;
   std::string first_;
-  std::map<std::string, MatmulWish> given_;  // all that was given; the wishes are empty where k is no matmul
+  std::map<std::string, MatmulWish> given_;  // all that was given; the wishes are empty but for the template
 };
 
 /// The first schedule of a kernel and what is around it. One alone: nothing to tune.

@@ -70,7 +70,7 @@ Trials::Trials(std::vector<Trial> trials, const CpuTarget& target, int threads, 
       }
     }
     for (Candidate& c : candidates_[i])
-      if (!c.program.kernels.empty()) all.push_back(&c);
+      if (!c.program.plan.launches.empty()) all.push_back(&c);
   }
   compile(all);
   log(LogLevel::debug, "tuning: {} candidates of {} kernels made in {:.0f} ms", all.size(), trials_.size(),
@@ -83,21 +83,23 @@ Trials::~Trials() = default;
 /// Where some do not compile, halves of them are tried apart, until the guilty one stands alone.
 void Trials::compile(std::span<Candidate*> some) {
   if (some.empty()) return;
-  const size_t per = std::min(ceil_div(some.size(), static_cast<size_t>(threads_)), kMostInSource);
+  std::map<std::string, const KernelSource*> kernels;  // schedules that differ may still print the same one
+  for (const Candidate* c : some)
+    for (const KernelSource& k : c->program.kernels) kernels.emplace(k.name, &k);
+  const size_t per = std::min(ceil_div(kernels.size(), static_cast<size_t>(threads_)), kMostInSource);
   std::vector<CpuSource> sources;
   std::vector<std::string> names;
-  std::set<std::string> seen;  // schedules that differ may still print the same kernel
-  for (const Candidate* c : some) {
-    const KernelSource& k = c->program.kernels.front();
-    if (!seen.insert(k.name).second) continue;
-    if ((seen.size() - 1) % per == 0)
+  size_t n = 0;
+  for (const auto& [name, k] : kernels) {
+    if (n++ % per == 0)
       sources.push_back({fmt::format("tune_{}.cpp", sources.size()), "", {"-ffp-contract=fast"}});
-    sources.back().text += k.text;
-    names.insert(names.end(), k.symbols.begin(), k.symbols.end());
+    sources.back().text += k->text;
+    names.insert(names.end(), k->symbols.begin(), k->symbols.end());
   }
   try {
-    const KernelImage built = build_image(sources, names, target_, nullptr, threads_);
-    const auto image = std::make_shared<LoadedImage>(built.bytes);
+    std::shared_ptr<LoadedImage> image;  // none where a library does it all
+    if (!sources.empty())
+      image = std::make_shared<LoadedImage>(build_image(sources, names, target_, nullptr, threads_).bytes);
     for (Candidate* c : some)
       c->exe = std::make_unique<Executable>(
           c->program.plan, [&](const PlanKernel& k) { return image->kernel(k.symbol); }, image);

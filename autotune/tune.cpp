@@ -106,10 +106,13 @@ class Tuning {
                                 [&](const TunableKernel& x) { return x.id == rows_[i].kernel; });
     if (k != kernels_.end() && !row.empty()) record_.store(*k, row);
   }
-  ScheduleChoices choices() const {
+  ScheduleChoices choices() {
     ScheduleChoices out;
     for (const ProgramRow& r : rows_)
-      if (const auto row = TuneRow::parse(r.row)) out[r.kernel] = row->schedule;
+      if (const auto row = TuneRow::parse(r.row)) {
+        out[r.kernel] = row->schedule;
+        stats_.rows[r.kernel] = *row;
+      }
     return out;
   }
 

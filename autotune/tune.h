@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,13 +54,14 @@ TuneOptions tune_options(TuneLevel level);
 
 /// What choosing did.
 struct TuneStats {
-  int kernels = 0;              ///< that something could be chosen about
-  int tuned = 0;                ///< measured now, here
-  int found = 0;                ///< known from an earlier run
-  int received = 0;             ///< found by other ranks
-  double measure_seconds = 0;   ///< compiling and timing candidates here
-  double exchange_seconds = 0;  ///< asking, and waiting for, other ranks
-  double seconds = 0;           ///< in all
+  int kernels = 0;                                        ///< that something could be chosen about
+  int tuned = 0;                                          ///< measured now, here
+  int found = 0;                                          ///< known from an earlier run
+  int received = 0;                                       ///< found by other ranks
+  double measure_seconds = 0;                             ///< compiling and timing candidates here
+  double exchange_seconds = 0;                            ///< asking, and waiting for, other ranks
+  double seconds = 0;                                     ///< in all
+  std::map<std::string, TuneRow, std::less<>> rows = {};  ///< what is chosen by, by kernel_id
 };
 
 /// Schedules of kernels of `g` that are not to have their default. Rows are read from and kept in `cache`

@@ -84,7 +84,7 @@ void time_product(const std::string& text, bool compiled, int threads, double se
 int main(int argc, char** argv) {
   CLI::App app("Times products of f32 matrices: MxNxK:nn|nt|tn[:gelu|residual]", "kiln-matmul");
   std::vector<std::string> products;
-  std::string mode = "compiled";
+  std::string mode = "compiled", tune;
   double secs = 0.5;
   int threads = 2;
   app.add_option("product", products, "what to time")->required();
@@ -92,10 +92,13 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();
   app.add_option("--secs", secs, "seconds for each")->check(CLI::Range(0.0, 60.0))->capture_default_str();
+  app.add_option("--tune", tune, "measure schedules first; without it, as KILN_TUNE says")
+      ->check(CLI::IsMember({"off", "fast", "max"}));
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     kiln::set_option("KILN_NUM_THREADS", std::to_string(threads));
+    if (!tune.empty()) kiln::set_option("KILN_TUNE", tune);
     for (const std::string& p : products) kiln::bench::time_product(p, mode == "compiled", threads, secs);
   } catch (const kiln::Error& e) {
     fmt::print(stderr, "kiln-matmul: {}\n", e.what());

@@ -40,6 +40,8 @@ def arguments():
     ap.add_argument("--rounds", type=int, default=2)
     ap.add_argument("--secs", type=float, default=0.2, help="of each product in a round")
     ap.add_argument("--threads", type=int, default=1)
+    ap.add_argument("--tune", default="off", choices=("off", "fast", "max"),
+                    help="Kiln's kernels: candidates are measured first, and what wins is kept in the cache")
     ap.add_argument("--json", help="file for all numbers")
     ap.add_argument("--kiln", default=str(HERE.parent / "build/release/bin/kiln-matmul"))
     ap.add_argument("--venv", default=str(HERE.parent / ".venv-peers"))
@@ -50,8 +52,8 @@ def measure(a, system, products):
     """One process: product -> {low_ms, norm}."""
     threads, secs = str(a.threads), str(a.secs)
     if system in ("kiln", "blis"):
-        mode = "compiled" if system == "kiln" else "eager"
-        command = [a.kiln, "--mode", mode, "--threads", threads, "--secs", secs, *products]
+        how = ["compiled", "--tune", a.tune] if system == "kiln" else ["eager"]
+        command = [a.kiln, "--mode", *how, "--threads", threads, "--secs", secs, *products]
     else:
         command = [f"{a.venv}/bin/python", str(HERE / "peers/matmul.py"), system, threads, secs, *products]
     if a.threads == 1:

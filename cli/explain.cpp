@@ -32,6 +32,7 @@ namespace kiln::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using TuneRows = decltype(TuneStats::rows);
 
 struct ExplainOptions {
   std::string job, target = "host";
@@ -54,9 +55,9 @@ struct Row : LaunchFacts {
 class CpuExplained {
  public:
   CpuExplained(const JobProgram& p, const LowerOptions& lower, const NamedTarget& target,
-               const MachineLimits& limits, bool measured)
+               const MachineLimits& limits, bool measured, TuneRows tuned)
       : CpuExplained(p, kiln::lower(p.graph, p.layouts, target.target, lower), target, limits, measured,
-                     lower.schedules) {}
+                     std::move(tuned)) {}
 
   std::string text(size_t index) const {
     return fmt::format("stage {}: {} for {}, {}\n", index, program_.name, target_.name,
@@ -84,7 +85,8 @@ class CpuExplained {
                 {"stored", plan_.stored_json()},
                 {"repeated", plan_.repeated_json()},
                 {"memory", plan_.memory_json(plan_.bound().scratch_bytes)},
-                {"schedules", schedules_}};
+                {"schedules", Json::object()}};
+    for (const auto& [id, row] : tuned_) out["schedules"][id] = Json::parse(row.str());
     for (size_t i = 0; i < rows_.size(); ++i) {
       const Row& r = rows_[i];
       out["launches"].push_back({{"name", r.name},
@@ -108,12 +110,12 @@ class CpuExplained {
 
  private:
   CpuExplained(const JobProgram& p, LoweredProgram lowered, const NamedTarget& target,
-               const MachineLimits& limits, bool measured, ScheduleChoices schedules)
+               const MachineLimits& limits, bool measured, TuneRows tuned)
       : program_(p),
         target_(target),
         limits_(limits),
         measured_(measured),
-        schedules_(std::move(schedules)),
+        tuned_(std::move(tuned)),
         kernels_(static_cast<int64_t>(lowered.kernels.size())),
         plan_(p, named(p.graph, std::move(lowered.plan))) {
     for (const Launch& l : plan_.plan().launches) rows_.push_back(row_of(l));
@@ -156,10 +158,14 @@ class CpuExplained {
     return out;
   }
   std::string schedules_text() const {
-    if (schedules_.empty()) return "";
-    std::string out = fmt::format("  schedules: {} by tuning\n",
-                                  count_text(static_cast<int64_t>(schedules_.size()), "kernel"));
-    for (const auto& [id, schedule] : schedules_) out += fmt::format("    {:.12}  {}\n", id, schedule);
+    if (tuned_.empty()) return "";
+    std::string out = fmt::format("  schedules: {} by tuning\n    {:12}  {:>8} {:>10} {:>10} {:>6}  {}\n",
+                                  count_text(static_cast<int64_t>(tuned_.size()), "kernel"), "kernel",
+                                  "compared", "default", "time", "gain", "schedule");
+    for (const auto& [id, row] : tuned_)
+      out +=
+          fmt::format("    {:12.12}  {:>8} {:>10} {:>10} {:>4.0f} %  {}\n", id, row.compared,
+                      time_text(row.default_seconds), time_text(row.seconds), 100 * gain(row), row.schedule);
     return out;
   }
   bool measured(size_t i) const { return run_->launch_s[i] >= 0; }
@@ -203,7 +209,7 @@ class CpuExplained {
   const NamedTarget& target_;
   MachineLimits limits_;
   bool measured_;
-  ScheduleChoices schedules_;
+  TuneRows tuned_;
   std::optional<MeasuredRun> run_;
   int64_t kernels_ = 0;
   ExplainedPlan plan_;
@@ -258,13 +264,14 @@ void explain(const ExplainOptions& o) {
       const JobProgram& p = job.programs[static_cast<size_t>(i)];
       LowerOptions lower = p.options;
       const int threads = thread_counts(p, o.threads).back();
-      if (o.tune.on()) lower.schedules = schedules.of(p, t.target, cache, false, threads);
+      TuneStats found;
+      if (o.tune.on()) lower.schedules = schedules.of(p, t.target, cache, false, threads, &found);
       if (const CudaTarget* cuda = cuda_target(t.target)) {
         const CudaExplained explained(p, lower, *cuda, cache);
         no_compiler = explained.no_compiler();
         show(explained, i);
       } else {
-        CpuExplained explained(p, lower, t, limits_of(o, threads), o.measure || o.run > 0);
+        CpuExplained explained(p, lower, t, limits_of(o, threads), o.measure || o.run > 0, found.rows);
         if (o.run > 0)
           explained.run(compile_program(p.graph, p.layouts, t.target, lower, &cache, threads).image, o.run);
         show(explained, i);

@@ -11,6 +11,10 @@ void add_tune(CLI::App& command, TuneArguments& value, const std::string& what) 
   add_path(command, "--tuning", value.file, "A tuning file, for a run under KILN_TUNING");
 }
 
+double gain(const TuneRow& row) {
+  return row.default_seconds > 0 ? 1 - row.seconds / row.default_seconds : 0;
+}
+
 std::vector<int> thread_counts(const JobProgram& p, int asked) {
   return asked > 0 ? std::vector{asked} : std::vector(p.threads.begin(), p.threads.end());
 }

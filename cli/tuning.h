@@ -22,6 +22,9 @@ struct TuneArguments {
 };
 void add_tune(CLI::App& command, TuneArguments& value, const std::string& what);
 
+/// The share of the default's time that what was found spares.
+double gain(const TuneRow& row);
+
 /// How many threads to take `p` to run on: `asked`, or, for 0, each number that its runs had, in order.
 std::vector<int> thread_counts(const JobProgram& p, int asked);
 

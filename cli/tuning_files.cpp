@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/text.h"
+#include "cli/tuning.h"
 #include "ir/base/text.h"
 
 namespace kiln::cli {
@@ -44,9 +45,8 @@ void show(const std::string& path, bool json) {
   for (const auto& [kernel, by_threads] : f.rows())
     for (const auto& [threads, row] : by_threads) {
       const TuneRow& r = row.found;
-      const double gain = r.default_seconds > 0 ? 1 - r.seconds / r.default_seconds : 0;
-      fmt::print("{:12.12} {:>7} {:>10} {:>4.0f} %  {}\n", kernel, threads, time_text(r.seconds), 100 * gain,
-                 r.schedule);
+      fmt::print("{:12.12} {:>7} {:>10} {:>4.0f} %  {}\n", kernel, threads, time_text(r.seconds),
+                 100 * gain(r), r.schedule);
     }
 }
 

@@ -26,7 +26,7 @@ class CudaWriter : public KernelWriter {
     return print_cuda_contract(c, s ? *s : choose_cuda_matmul_schedule(c.spec, matmul_));
   }
   /// One batch axis, and matrices whose rows or columns are contiguous and do not overlap.
-  std::optional<LibraryKernel> library(const MatmulSpec& s) const override {
+  std::optional<LibraryKernel> library(const MatmulSpec& s, std::string_view) const override {
     const auto apart = [](const Dim& stride, const Dim& extent, const Dim& count) {
       const bool known = stride.is_const() && extent.is_const();
       return count.is(1) || (known ? stride.value() >= extent.value() : stride == extent);

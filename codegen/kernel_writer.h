@@ -39,6 +39,7 @@ struct NodeKernel {
 struct LibraryKernel {
   std::string builtin;
   std::vector<Dim> dims;
+  Dim tasks = 1;
 };
 
 /// Writes kernels for one target. Schedules are texts of schedule.h; an empty one leaves all to the rules.
@@ -51,7 +52,7 @@ class KernelWriter {
   /// The kernel's parameters are a, b, those of the prologues and of the epilogue (else c), workspace.
   virtual NodeKernel contract(const MatmulCase& c, std::string_view schedule) const = 0;
   /// What a library does instead, with nothing fused into it, if it is asked for and can.
-  virtual std::optional<LibraryKernel> library(const MatmulSpec&) const { return {}; }
+  virtual std::optional<LibraryKernel> library(const MatmulSpec& spec, std::string_view schedule) const = 0;
   /// Of a scatter, scan, sort, pad with gaps or cat of many. Parameters: the operands that lie in memory, the
   /// result, the workspace. Throws: unsupported, naming op and line, for what no kernel can do.
   virtual NodeKernel whole(const Graph& g, const Node& n, const std::vector<Operand>& operands) const = 0;

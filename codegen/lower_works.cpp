@@ -244,8 +244,9 @@ void Lowering::add_contract(const Step& s, const Node& n) {
     const bool ok = rebased_case(n, operands, fused, c, which, w.starts);
     KILN_ASSERT(ok, "dot_general over dense operands does not lower");
   }
-  const std::optional<LibraryKernel> library = library_for(n, c);
-  if (library) c.fused.epilogue.reset();
+  const std::string_view schedule = chooser_.matmul(c);
+  const std::optional<LibraryKernel> library = library_for(n, c, schedule);
+  if (library || has_epilogue_apart(schedule)) c.fused.epilogue.reset();
   w.cells = {from[0], from[1]};
   w.nodes = {s.node};
   Traffic in, out;
@@ -272,14 +273,15 @@ void Lowering::add_contract(const Step& s, const Node& n) {
   w.bytes = (in + out).bytes(cells_);
   w.flops = contract_flops(g_, n, c.fused);
   if (library) add_library(*library, std::move(w));
-  else add_matmul(c, std::move(w), cells_[n.out.id].dtype, in, out);
+  else add_matmul(c, schedule, std::move(w), cells_[n.out.id].dtype, in, out);
   if (s.kernel < 0 || c.fused.epilogue) return;
   FusedKernel apart = fused_.kernels[s.kernel];
   loop::canonicalize(apart.kernel);
   add_kernel(apart);
 }
-void Lowering::add_matmul(const MatmulCase& c, Work w, DType dtype, const Traffic& in, const Traffic& out) {
-  const NodeKernel k = writer_->contract(c, chooser_.matmul(c));
+void Lowering::add_matmul(const MatmulCase& c, std::string_view schedule, Work w, DType dtype,
+                          const Traffic& in, const Traffic& out) {
+  const NodeKernel k = writer_->contract(c, schedule);
   w.dims = k.dims;
   if (chooser_.collects()) chooser_.note(c, w, cells_);
   add_launches(k, std::move(w), loop::computed(dtype), "split_k", in, out);
@@ -321,16 +323,17 @@ void Lowering::add_epilogue_cells(const FusedKernel& f, const Epilogue& e, Work&
   w.nodes.insert(w.nodes.end(), f.nodes.begin(), f.nodes.end());
 }
 /// What a library does of a contraction. It knows no guards, so it writes nothing that was there before.
-std::optional<LibraryKernel> Lowering::library_for(const Node& n, const MatmulCase& c) const {
+std::optional<LibraryKernel> Lowering::library_for(const Node& n, const MatmulCase& c,
+                                                   std::string_view schedule) const {
   if (c.fused.prologue[0] || c.fused.prologue[1]) return {};
   for (const GraphOutput& o : g_.outputs)
     if (o.value == n.out && o.alias_input >= 0) return {};
-  return writer_->library(c.spec);
+  return writer_->library(c.spec, schedule);
 }
 void Lowering::add_library(const LibraryKernel& k, Work w) {
   w.kernel = kernel_index(k.builtin, true);
   w.dims = k.dims;
-  w.tasks = Dim(1);
+  w.tasks = k.tasks;
   w.scratch = Dim(0);
   works_.push_back(std::move(w));
 }

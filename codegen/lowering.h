@@ -71,9 +71,11 @@ class Lowering {
   void add_prologue_cells(const FusedKernel& f, int packed, Work& w, Traffic& traffic);
   /// Cells of the epilogue's parameters; the result itself is written only when kept.
   void add_epilogue_cells(const FusedKernel& f, const Epilogue& e, Work& w, Traffic& traffic);
-  std::optional<LibraryKernel> library_for(const Node& n, const MatmulCase& c) const;
+  std::optional<LibraryKernel> library_for(const Node& n, const MatmulCase& c,
+                                           std::string_view schedule) const;
   void add_library(const LibraryKernel& k, Work w);
-  void add_matmul(const MatmulCase& c, Work w, DType dtype, const Traffic& in, const Traffic& out);
+  void add_matmul(const MatmulCase& c, std::string_view schedule, Work w, DType dtype, const Traffic& in,
+                  const Traffic& out);
   /// One launch, or two: the first moves `in` into the workspace (ranges of a split k, what chunks of a scan
   /// carry on), the last makes the result of it.
   void add_launches(const NodeKernel& k, Work w, DType dtype, const char* workspace_name, const Traffic& in,

@@ -75,6 +75,7 @@ void Printer::check() const {
   KILN_ASSERT(s.pack_b || (spec.b.col_stride.is(1) && spec.n.is_const() && spec.n.value() % s.width == 0 &&
                            !hooks.prologue_b && !spec.b.half),
               "matmul: B must be packed");
+  KILN_ASSERT(!s.by_rows || !s.pack_b, "matmul: tasks by rows need B in place");
 }
 
 /// `const T* a = base + its batch offset + more`.
@@ -108,9 +109,15 @@ void Printer::print_sizes() {
            s.tile_m, s.tile_n - 1, s.tile_n);
 }
 
-/// Consecutive tasks share their columns, so that one packing of B serves a thread's whole run of them.
+/// Consecutive tasks share their columns, so that one packing of B serves a thread's whole run of them. Where
+/// B stays in place, they may share their rows.
 void Printer::print_task_decode() {
-  out.lines("long rest = task;\nconst long tile_m_index = rest % tiles_m;\nrest /= tiles_m;");
+  const auto tile_index = [&](const char* side) {
+    out.line("const long tile_{0}_index = rest % tiles_{0};\nrest /= tiles_{0};", side);
+  };
+  out.lines("long rest = task;");
+  if (s.by_rows) tile_index("n");
+  tile_index("m");
   const auto batch_indices = [&] {
     for (size_t i = spec.batch.size(); i-- > 0;) {
       if (i == 0 && !shape.b_shared) {
@@ -121,16 +128,14 @@ void Printer::print_task_decode() {
       }
     }
   };
-  if (shape.b_shared) batch_indices();
-  if (shape.b_shared) out.lines("const long columns = rest;");
+  const bool batch_first = shape.b_shared && !s.by_rows;
+  if (batch_first) batch_indices();
+  if (batch_first) out.lines("const long columns = rest;");
   else out.lines("const long columns = task / tiles_m;");
   if (split()) out.line("const long split = rest % {0};\nrest /= {0};", s.split_k);
-  if (shape.b_shared) {
-    out.lines("const long tile_n_index = rest;");
-  } else {
-    out.lines("const long tile_n_index = rest % tiles_n;\nrest /= tiles_n;");
-    batch_indices();
-  }
+  if (batch_first) out.lines("const long tile_n_index = rest;");
+  else if (!s.by_rows) tile_index("n");
+  if (!batch_first) batch_indices();
   out.line("const long row = tile_m_index * {0}, rows = min({0}, m - row);", s.tile_m);
   out.line("const long col = tile_n_index * {0}, cols = min({0}, n - col);", s.tile_n);
 }

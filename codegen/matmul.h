@@ -56,12 +56,15 @@ enum class PackA : uint8_t {
   cols,  ///< copied to panels of [k][mr]: A's columns are contiguous
 };
 
-/// Everything that is chosen about one matmul. Numeric part: pairs and split_k. The rest moves work, never
-/// bits: every element is one chain of fused multiply-adds in the order of k.
+/// Everything that is chosen about one matmul. Numeric part: pairs, apart and split_k. The rest moves work,
+/// never bits: every element is one chain of fused multiply-adds in the order of k.
 struct MatmulSchedule {
   /// Operands in bf16 stay so, two neighbours along k in a word. Of each pair the second product is added
   /// first, and operands and sums below 2^-126 count as zero, as the instruction has it.
   bool pairs = false;
+  /// The epilogue is a launch of its own, over the stored product. Numeric: halves are rounded where they are
+  /// stored, and the compiler contracts what it finds in one loop. print_matmul does not look at it.
+  bool apart = false;
   int width = 8;       ///< elements of a vector
   int mr = 6, nv = 2;  ///< register block: rows, vectors of columns
   /// k range packed at a time; even with pairs. With k_outer: whole runs of k, along its last axis, that are
@@ -72,6 +75,9 @@ struct MatmulSchedule {
   int64_t tile_n = 96;  ///< columns of a task, a multiple of mr * nv
   PackA pack_a = PackA::rows;
   bool pack_b = true;
+  /// Consecutive tasks share rows of A, not columns of B. Only for B in place: a packed one serves the tasks
+  /// of its columns, which must follow each other.
+  bool by_rows = false;
   int split_k = 1;  ///< ranges of k summed apart, then in order
   bool operator==(const MatmulSchedule&) const = default;
 };
@@ -89,6 +95,8 @@ struct MatmulWish {
   int64_t kc = 0;     ///< most of it
   int64_t tasks = 0;  ///< to aim at
   int split_k = 0;
+  bool apart = false;
+  bool by_rows = false;  ///< where B stays in place
 };
 
 /// A schedule for `spec` on `target`, from shape and target alone. What else is chosen fits the wish; the

@@ -230,6 +230,8 @@ MatmulSchedule choose_matmul_schedule(const MatmulSpec& spec, const MatmulTarget
   if (prologues.a && !wish.kc) fit_wide_tile(x, s);
   choose_split(x, s);
   if (s.pairs) s.kc *= 2;
+  s.apart = wish.apart;
+  s.by_rows = wish.by_rows && !s.pack_b;
   return s;
 }
 

@@ -62,10 +62,12 @@ class Reader {
 
 std::string str(const MatmulSchedule& s) {
   return fmt::format(
-      "matmul{} split_k={}; width={} mr={} nv={} kc={} mc={} tile_m={} tile_n={} pack_a={} pack_b={}",
-      s.pairs ? " pairs" : "", s.split_k, s.width, s.mr, s.nv, s.kc, s.mc, s.tile_m, s.tile_n,
-      kPackA[static_cast<int>(s.pack_a)], static_cast<int>(s.pack_b));
+      "matmul{}{} split_k={}; width={} mr={} nv={} kc={} mc={} tile_m={} tile_n={} pack_a={} pack_b={}{}",
+      s.pairs ? " pairs" : "", s.apart ? " apart" : "", s.split_k, s.width, s.mr, s.nv, s.kc, s.mc, s.tile_m,
+      s.tile_n, kPackA[static_cast<int>(s.pack_a)], static_cast<int>(s.pack_b), s.by_rows ? " by_rows" : "");
 }
+
+std::string str(const BlisSchedule& s) { return fmt::format("blis tile={}x{};", s.tile_m, s.tile_n); }
 
 std::string str(const CudaMatmulSchedule& s) {
   return fmt::format("cuda_matmul {} split_k={}; tile={}x{}x{} part={}x{} stages={}", kUnits[s.tensor],
@@ -82,6 +84,7 @@ std::optional<MatmulSchedule> parse_matmul_schedule(std::string_view text) {
   Reader r(text);
   r.word("matmul");
   s.pairs = r.optional(" pairs");
+  s.apart = r.optional(" apart");
   r.number(" split_k=", s.split_k, 1, 4096);
   r.number("; width=", s.width, 1, 64);
   r.number(" mr=", s.mr, 1, 64);
@@ -93,10 +96,21 @@ std::optional<MatmulSchedule> parse_matmul_schedule(std::string_view text) {
   r.choice(" pack_a=", kPackA, s.pack_a);
   r.number(" pack_b=", pack_b, 0, 1);
   s.pack_b = pack_b == 1;
+  s.by_rows = r.optional(" by_rows");
   const bool whole = std::has_single_bit(static_cast<unsigned>(s.width)) && s.mc % s.mr == 0 &&
                      s.tile_m % s.mc == 0 && s.tile_n % (int64_t{s.nv} * s.width) == 0 &&
-                     (!s.pairs || s.kc % 2 == 0);
+                     (!s.pairs || s.kc % 2 == 0) && !(s.by_rows && s.pack_b);
   if (!r.done() || !whole) return std::nullopt;
+  return s;
+}
+
+std::optional<BlisSchedule> parse_blis_schedule(std::string_view text) {
+  BlisSchedule s;
+  Reader r(text);
+  r.number("blis tile=", s.tile_m, 1, kMost);
+  r.number("x", s.tile_n, 1, kMost);
+  r.word(";");
+  if (!r.done()) return std::nullopt;
   return s;
 }
 
@@ -123,6 +137,11 @@ std::optional<RowSchedule> parse_row_schedule(std::string_view text) {
   r.number("; rows=", s.rows, 0, kMost);
   if (!r.done() || (s.width & (s.width - 1)) != 0) return std::nullopt;
   return s;
+}
+
+bool has_epilogue_apart(std::string_view schedule) {
+  const auto s = parse_matmul_schedule(schedule);
+  return s && s->apart;
 }
 
 std::string_view numeric_part(std::string_view schedule) { return schedule.substr(0, schedule.find(';')); }

@@ -2,12 +2,16 @@
 #include "codegen/tunable.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "codegen/blis.h"
 #include "codegen/lower_parts.h"
 #include "ir/base/hash.h"
+#include "ir/base/rounding.h"
 
 namespace kiln {
 
+using detail::KernelWriter;
 using detail::NodeKernel;
 using detail::Work;
 
@@ -39,22 +43,25 @@ class Alone {
                                  pool_.add(Dim(static_cast<int64_t>(k.bytes))),
                                  pool_.add(Dim(static_cast<int64_t>(k.flops))),
                                  {}});
-    args_.assign(k.args.begin(), k.args.end());
   }
-  void add_workspace(const Dim& bytes) {
-    args_.push_back(static_cast<int32_t>(out_.plan.buffers.size()));
-    out_.plan.arena_bytes = pool_.add(bytes);
+  /// Buffers that launches pass on to each other; returns which one it is.
+  int add_workspace(DType dtype, int64_t bytes, const char* name) {
+    constexpr int64_t kAlign = 64;
     out_.plan.buffers.push_back(
-        {BufferKind::arena, DType::f32, -1, out_.plan.arena_bytes, pool_.add(Dim(0)), "split_k"});
+        {BufferKind::arena, dtype, -1, pool_.add(Dim(bytes)), pool_.add(Dim(arena_bytes_)), name});
+    arena_bytes_ = round_up(arena_bytes_ + bytes, kAlign);
+    out_.plan.arena_bytes = pool_.add(Dim(arena_bytes_));
+    return static_cast<int>(out_.plan.buffers.size()) - 1;
   }
-  void add_launch(const std::string& symbol, const std::vector<Dim>& dims, const Dim& tasks,
-                  const Dim& scratch) {
+  /// `args`: buffers, by parameter.
+  void add_launch(const PlanKernel& kernel, const std::vector<int>& args, const std::vector<Dim>& dims,
+                  const Dim& tasks, const Dim& scratch) {
     Launch l;
     l.kernel = static_cast<int32_t>(out_.plan.kernels.size());
-    out_.plan.kernels.push_back({false, symbol});
-    l.buffers = args_;
-    for (size_t i = 0; i < args_.size(); ++i) {
-      const auto b = static_cast<size_t>(args_[i]);  // those behind the kernel's own are workspace
+    out_.plan.kernels.push_back(kernel);
+    l.buffers.assign(args.begin(), args.end());
+    for (size_t i = 0; i < args.size(); ++i) {
+      const auto b = static_cast<size_t>(args[i]);  // those behind the kernel's own are workspace
       if (b >= k_.buffers.size() || k_.buffers[b].written) l.writes.push_back(static_cast<int32_t>(i));
     }
     for (const Dim& d : dims) l.dims.push_back(pool_.add(d));
@@ -64,17 +71,55 @@ class Alone {
     l.profile = 0;
     out_.plan.launches.push_back(std::move(l));
   }
-  LoweredProgram finish(KernelSource source) {
-    out_.kernels.push_back(std::move(source));
-    return std::move(out_);
+  void add_rows(const KernelWriter& writer, const loop::Kernel& k, std::string_view schedule,
+                const std::vector<int>& args) {
+    detail::LoopKernel r = writer.loop(k, schedule);
+    add_launch({false, r.source.symbols[0]}, args, k.dims, r.tasks, r.scratch);
+    out_.kernels.push_back(std::move(r.source));
   }
+  void add_matmul(NodeKernel m, DType sums, std::vector<int> args) {
+    if (m.has_workspace) args.push_back(add_workspace(sums, m.workspace.value(), "split_k"));
+    for (const auto& l : m.launches) add_launch({false, l.symbol}, args, m.dims, l.tasks, l.scratch);
+    out_.kernels.push_back(std::move(m.source));
+  }
+  LoweredProgram finish() { return std::move(out_); }
 
  private:
   const TunableKernel& k_;
   LoweredProgram out_;
   detail::DimPool pool_;
-  std::vector<int32_t> args_;
+  int64_t arena_bytes_ = 0;
 };
+
+/// As Lowering::add_contract has it: an epilogue that is not printed into the matmul is a row kernel behind
+/// it.
+LoweredProgram matmul_alone(const TunableKernel& k, MatmulCase c, const std::string& schedule,
+                            const KernelWriter& writer) {
+  const auto library = first_blis_schedule(c) ? writer.library(c.spec, schedule) : std::nullopt;
+  KILN_ASSERT(library || parse_matmul_schedule(schedule), "schedule '{}' of a matmul", schedule);
+  Alone alone(k);
+  std::vector<int> args = k.args, epilogue_args;
+  std::optional<Epilogue> apart;
+  if (c.fused.epilogue && (library || has_epilogue_apart(schedule))) {
+    apart = std::exchange(c.fused.epilogue, std::nullopt);
+    const auto own = args.end() - static_cast<std::ptrdiff_t>(apart->kernel.params.size());
+    epilogue_args.assign(own, args.end());
+    args.erase(own, args.end());
+    int& product = epilogue_args[static_cast<size_t>(apart->accumulator)];
+    const DType t = c.spec.c.half.value_or(c.spec.dtype);
+    const Dim elements = numel(c.spec.batch) * c.spec.m * c.spec.n;
+    if (!apart->keep)
+      product = alone.add_workspace(t, elements.value() * static_cast<int64_t>(dtype_size(t)), "product");
+    args.push_back(product);
+  }
+  if (library) alone.add_launch({true, library->builtin}, args, library->dims, library->tasks, Dim(0));
+  else alone.add_matmul(writer.contract(c, schedule), c.spec.dtype, args);
+  if (apart) {
+    loop::canonicalize(apart->kernel);
+    alone.add_rows(writer, apart->kernel, {}, epilogue_args);
+  }
+  return alone.finish();
+}
 
 }  // namespace
 
@@ -136,23 +181,13 @@ std::string default_schedule(const TunableKernel& k) {
 }
 
 LoweredProgram lower_alone(const TunableKernel& k, const std::string& schedule, const CpuTarget& target) {
-  Alone alone(k);
   const Target any = target;
   const auto writer = detail::kernel_writer(any, {});
-  if (const auto* c = std::get_if<MatmulCase>(&k.what)) {
-    const auto s = parse_matmul_schedule(schedule);
-    KILN_ASSERT(s, "schedule '{}' of a matmul", schedule);
-    NodeKernel m = writer->contract(*c, schedule);
-    if (m.has_workspace) alone.add_workspace(m.workspace);
-    for (const auto& l : m.launches) alone.add_launch(l.symbol, m.dims, l.tasks, l.scratch);
-    return alone.finish(std::move(m.source));
-  }
-  const auto& rows = std::get<loop::Kernel>(k.what);
-  const auto s = parse_row_schedule(schedule);
-  KILN_ASSERT(s, "schedule '{}' of a row kernel", schedule);
-  detail::LoopKernel r = writer->loop(rows, schedule);
-  alone.add_launch(r.source.symbols[0], rows.dims, r.tasks, r.scratch);
-  return alone.finish(std::move(r.source));
+  if (const auto* c = std::get_if<MatmulCase>(&k.what)) return matmul_alone(k, *c, schedule, *writer);
+  KILN_ASSERT(parse_row_schedule(schedule), "schedule '{}' of a row kernel", schedule);
+  Alone alone(k);
+  alone.add_rows(*writer, std::get<loop::Kernel>(k.what), schedule, k.args);
+  return alone.finish();
 }
 
 }  // namespace kiln

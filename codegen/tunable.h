@@ -35,7 +35,8 @@ std::vector<TunableKernel> tunable_kernels(const Graph& g, const std::vector<Ext
 /// What the rules choose, as text.
 std::string default_schedule(const TunableKernel& k);
 
-/// The kernel with this schedule as a program whose external slots are `k.buffers`.
+/// The kernel with this schedule as a program whose external slots are `k.buffers`: of several launches where
+/// the schedule has a library do a matmul, or its epilogue apart.
 /// Throws: internal, for a schedule that does not fit the kernel.
 LoweredProgram lower_alone(const TunableKernel& k, const std::string& schedule, const CpuTarget& target);
 

@@ -2,6 +2,8 @@
 // Small programs with something to choose about, for tests of tuning.
 #pragma once
 
+#include "autotune/space.h"
+
 namespace kiln::testing {
 
 /// A matmul with an epilogue, a softmax over rows, and sums over columns.
@@ -33,5 +35,13 @@ inline constexpr const char* kDeep = R"(graph deep {
   %2 = f32[16,32] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
   output %2
 })";
+
+/// The first schedule of a kernel and what is around it in a wide space.
+inline std::vector<std::string> wide_schedules(const TunableKernel& k) {
+  ScheduleSpace space(k, SpaceSize::wide);
+  std::vector<std::string> all = {space.first()};
+  for (std::string& s : space.around(space.first())) all.push_back(std::move(s));
+  return all;
+}
 
 }  // namespace kiln::testing

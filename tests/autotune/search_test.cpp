@@ -46,6 +46,7 @@ TEST(Search, WideGoesOnAroundEachWinner) {
   const TunableKernel k = kernels(testing::kDeep).at(0);
   Search search(k, SpaceSize::wide, "");
   const auto seconds = [](const std::string& text) {
+    if (parse_blis_schedule(text)) return 1.0;
     const MatmulSchedule s = *parse_matmul_schedule(text);
     return 1e-3 * (1 + (s.nv != 1) + (s.split_k != 1) + (s.kc > 256) + (s.pack_a != PackA::rows));
   };
@@ -100,6 +101,28 @@ TEST(Search, NothingComparedIsNothingFound) {
   search.note({});
   EXPECT_FALSE(search.found());
   EXPECT_EQ(search.trial().schedules.size(), 1u);
+}
+
+// Where it has won, it is searched on for tiles, and other numbers of threads are given the same.
+TEST(Search, ALibraryMayWin) {
+  const TunableKernel k = kernels(R"(graph wide {
+  %0 = input f32[1024,1024] arg
+  %1 = input f32[1024,1024] param
+  %2 = f32[1024,1024] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  output %2
+})")
+                              .at(0);
+  Search search(k, SpaceSize::wide, "");
+  run(search, [](const std::string& text) {
+    const auto s = parse_blis_schedule(text);
+    return !s ? 1.0 : s->tile_n == 512 ? 0.5 : 0.6;
+  });
+  ASSERT_TRUE(search.found());
+  const std::string found = search.found()->schedule;
+  ASSERT_TRUE(parse_blis_schedule(found)) << found;
+  EXPECT_EQ(parse_blis_schedule(found)->tile_n, 512);
+  Search other(k, SpaceSize::few, std::string(numeric_part(found)));
+  EXPECT_EQ(other.trial().schedules, std::vector{found});
 }
 
 }  // namespace KILN_FILE

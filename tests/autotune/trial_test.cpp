@@ -15,6 +15,15 @@ namespace KILN_FILE {
 
 constexpr MeasureLimits kShort{.rounds = 3, .seconds = 0};
 
+constexpr const char* kBiased = R"(graph biased {
+  %0 = input f32[96,64] arg
+  %1 = input f32[128,64] param
+  %2 = input f32[96,128] param
+  %3 = f32[96,128] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
+  %4 = f32[96,128] add %3, %2
+  output %4
+})";
+
 TEST(Trials, AllCandidatesOfAProgramAreRight) {
   for (const char* graph : {testing::kLayer, testing::kDeep}) {
     const std::vector<TunableKernel> kernels = tunable_kernels(parse_graph(graph), {}, host_target());
@@ -29,6 +38,22 @@ TEST(Trials, AllCandidatesOfAProgramAreRight) {
       EXPECT_LT(r.winner, static_cast<int>(trials[i].schedules.size()));
     }
   }
+}
+
+// A library needs no compiler, and its epilogue is a kernel of its own.
+TEST(Trials, LibrariesAndEpiloguesApartAreCompared) {
+  for (const char* graph : {kBiased, testing::kLayer, testing::kDeep})
+    for (const TunableKernel& k : tunable_kernels(parse_graph(graph), {}, host_target())) {
+      if (!std::holds_alternative<MatmulCase>(k.what)) continue;
+      const std::vector<std::string> schedules = testing::wide_schedules(k);
+      ASSERT_TRUE(parse_blis_schedule(schedules.back())) << schedules.back();
+      Trials compiled({{&k, schedules}, {&k, {schedules.back()}}}, host_target(), 2);
+      EXPECT_EQ(compiled.run(0, kShort).compared, static_cast<int>(schedules.size())) << schedules[0];
+      EXPECT_EQ(compiled.run(1, kShort).compared, 1);
+#if !defined(__SANITIZE_THREAD__)  // TSan forbids new threads in the child of a threaded process
+      EXPECT_EQ(compiled.run_apart(0, kShort).compared, static_cast<int>(schedules.size()));
+#endif
+    }
 }
 
 // A-15: what does not lower or compile is out, alone.
@@ -61,15 +86,6 @@ std::optional<TunableKernel> spoiled(TunableKernel k) {
   }
   return std::nullopt;
 }
-
-constexpr const char* kBiased = R"(graph biased {
-  %0 = input f32[96,64] arg
-  %1 = input f32[128,64] param
-  %2 = input f32[96,128] param
-  %3 = f32[96,128] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(1)}
-  %4 = f32[96,128] add %3, %2
-  output %4
-})";
 
 // A code generator that is wrong for some schedules must not be believed, however fast what it makes is.
 TEST(Trials, WrongResultsAreLeftOut) {

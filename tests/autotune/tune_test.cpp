@@ -15,6 +15,7 @@
 #include "ir/base/options.h"
 #include "runtime/store_local.h"
 #include "tests/autotune/graphs.h"
+#include "tests/codegen/compiled.h"
 
 namespace kiln {
 namespace KILN_FILE {
@@ -194,6 +195,49 @@ TEST(Tune, AFileIsReplayed) {
   EXPECT_EQ(choose_schedules(graph(), {}, host_target(), nullptr, o), known) << "without a cache";
   o.replay = std::make_shared<TuningFile>();
   EXPECT_TRUE(choose_schedules(graph(), {}, host_target(), &cache, o).empty());
+}
+
+/// What `g` gives on made-up operands with these choices, in bytes.
+std::vector<std::string> results(const Graph& g, const ScheduleChoices& choices, int threads) {
+  const CompiledProgram p = compile_program(g, {}, host_target(), {.schedules = choices}, nullptr, 1);
+  const testing::Loaded loaded = testing::load(p);
+  std::vector<HostTensor> inputs;
+  for (const GraphInput& i : g.inputs) {
+    HostTensor& t =
+        inputs.emplace_back(make_host_tensor(g.type(i.value).dtype, testing::values(g.type(i.value).shape)));
+    for (int64_t n = 0; n < t.ref.numel(); ++n)
+      static_cast<float*>(t.ref.data)[n] = static_cast<float>(n * 37 % 101) / 101 - 0.5f;
+  }
+  std::vector<std::string> out;
+  for (const HostTensor& t : testing::execute(g, *loaded.exe, inputs, threads))
+    out.emplace_back(static_cast<const char*>(t.ref.data),
+                     static_cast<size_t>(t.ref.numel()) * sizeof(float));
+  return out;
+}
+
+TEST(Tune, AFileThatNamesALibraryGivesTheSameBits) {
+  const Folder folder("library");
+  DiskCache cache(folder.path, 1 << 30);
+  int matmuls = 0;
+  for (const TunableKernel& k : tunable_kernels(graph(), {}, host_target())) {
+    if (!std::holds_alternative<MatmulCase>(k.what)) continue;
+    ++matmuls;
+    TuneRecord(&cache, 2).store(k, TuneRow{"blis tile=64x128;", 1e-5, 2e-5, 7, true}.str());
+  }
+  ASSERT_EQ(matmuls, 2);
+  TuneOptions o{.level = TuneLevel::off};
+  o.replay = std::make_shared<TuningFile>(TuningFile::of(cache));
+  TuneStats stats;
+  const ScheduleChoices first = choose_schedules(graph(), {}, host_target(), nullptr, o, &stats);
+  EXPECT_EQ(first.size(), 2u);
+  EXPECT_EQ(stats.rows.begin()->second.schedule, "blis tile=64x128;");
+  EXPECT_EQ(stats.rows.begin()->second.compared, 7);
+  o.threads = 8;
+  const ScheduleChoices again = choose_schedules(graph(), {}, host_target(), nullptr, o);
+  EXPECT_EQ(again, first);
+  const std::vector<std::string> want = results(graph(), first, 1);
+  EXPECT_TRUE(results(graph(), again, 1) == want);
+  EXPECT_TRUE(results(graph(), again, 8) == want);
 }
 
 TEST(Tune, WhatWasMeasuredIsKeptWhenTuningIsLeft) {

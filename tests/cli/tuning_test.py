@@ -47,7 +47,25 @@ class Tuning(tools.WithFolder):
         self.assertEqual([(b["cached"], b["compiled"]) for b in result["builds"]], [(True, 0)] * 2)
         self.assertIn("3 of 3 programs would be found", tools.run(
             tools.KILN, "cache", "why-miss", job, "--tuning", file, KILN_CACHE_DIR=fresh["cache"])[1])
-        self.assertIn("stage 0", self.good("explain", job, "--tuning", file))
+
+    def test_explain_shows_what_tuning_gained(self):
+        job, file, _ = self.tuned("max")
+        for args in (("--tune", "max"), ("--tuning", file)):
+            for program in ("0", "1"):
+                stage = json.loads(self.good("explain", job, *args, "--program", program, "--json"))[0]
+                out = self.good("explain", job, *args, "--program", program)
+                lines = out.partition("\n  schedules: ")[2].splitlines()[:len(stage["schedules"]) + 2]
+                self.assertRegex(lines[0], rf"^{len(stage['schedules'])} kernels? by tuning$")
+                self.assertEqual(lines[1].split(),
+                                 ["kernel", "compared", "default", "time", "gain", "schedule"])
+                for line, (kernel, row) in zip(lines[2:], stage["schedules"].items()):
+                    self.assertGreater(row["compared"], 1)
+                    self.assertGreaterEqual(row["default_seconds"], row["seconds"])
+                    gain = 100 - 100 * row["seconds"] / row["default_seconds"]
+                    time = r"[\d.]+ [mu]?s"
+                    self.assertRegex(line, rf"^    {kernel[:12]} +{row['compared']} +{time} +{time} +\d+ %  ")
+                    self.assertAlmostEqual(int(line.split(" %  ")[0].split()[-1]), gain, delta=0.51)
+                    self.assertTrue(line.endswith(row["schedule"]))
 
     def test_show_and_merge(self):
         job, file, _ = self.tuned()

@@ -142,6 +142,7 @@ class Maker {
     const bool in_place =
         !c.spec.b.half && c.spec.b.col_stride.is(1) && c.spec.n.is_const() && c.n % s.width == 0;
     s.pack_b = !in_place || below(2);
+    s.by_rows = !s.pack_b && below(2);
   }
 
   /// A value computed lane by lane from the coordinates, as fused code would.
@@ -508,6 +509,9 @@ TEST(Matmul, RefusesSchedulesThatDoNotFit) {
   MatmulSchedule s = choose_matmul_schedule(spec, {});
   s.tile_n += 1;
   refuse(s, "matmul: tiles");
+  s = choose_matmul_schedule(spec, {});
+  s.pack_b = s.by_rows = true;
+  refuse(s, "matmul: tasks by rows need B in place");
   s = choose_matmul_schedule(spec, {});
   s.pack_b = false, spec.b.col_stride = Dim(2);
   refuse(s, "matmul: B must be packed");

@@ -24,6 +24,37 @@ TEST(Schedule, MatmulReadsBack) {
   EXPECT_FALSE(parse_matmul_schedule(str(s))) << "chunks end between the halves of a word";
 }
 
+TEST(Schedule, OrderOfTasksAndPlaceOfTheEpilogueReadBack) {
+  MatmulSchedule s{.apart = true, .mr = 6, .nv = 2, .mc = 6, .tile_m = 96, .tile_n = 96, .pack_b = false};
+  EXPECT_EQ(numeric_part(str(s)), "matmul apart split_k=1");
+  EXPECT_TRUE(has_epilogue_apart(str(s)));
+  s.by_rows = true;
+  EXPECT_TRUE(str(s).ends_with("pack_b=0 by_rows"));
+  EXPECT_EQ(parse_matmul_schedule(str(s)), s);
+  s.pack_b = true;
+  EXPECT_FALSE(parse_matmul_schedule(str(s))) << "a packed B serves the tasks of its columns";
+  s = {.pairs = true, .apart = true, .mr = 6, .nv = 2, .mc = 6, .tile_m = 96, .tile_n = 96};
+  EXPECT_EQ(numeric_part(str(s)), "matmul pairs apart split_k=1");
+  EXPECT_EQ(parse_matmul_schedule(str(s)), s);
+  s.apart = false;
+  for (const std::string& text : {str(s), str(BlisSchedule{}), str(RowSchedule{}), std::string("nonsense")})
+    EXPECT_FALSE(has_epilogue_apart(text)) << text;
+}
+
+// All of it decides bits.
+TEST(Schedule, BlisReadsBack) {
+  const BlisSchedule s{192, 256};
+  EXPECT_EQ(str(s), "blis tile=192x256;");
+  EXPECT_EQ(numeric_part(str(s)), "blis tile=192x256");
+  EXPECT_EQ(parse_blis_schedule(str(s)), s);
+  for (const char* other :
+       {"", "blis", "blis;", "blis tile=192x256", "blis tile=0x256;", "blis tile=192x;",
+        "blis tile=192x256; ", "blis tile=192x-1;", "rows width=8 accumulators=4; rows=12"})
+    EXPECT_FALSE(parse_blis_schedule(other)) << other;
+  EXPECT_FALSE(parse_matmul_schedule(str(s)));
+  EXPECT_FALSE(parse_row_schedule(str(s)));
+}
+
 TEST(Schedule, RowsReadBack) {
   const RowSchedule s{.width = 8, .accumulators = 4, .rows = 12};
   EXPECT_EQ(str(s), "rows width=8 accumulators=4; rows=12");

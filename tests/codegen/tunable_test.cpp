@@ -16,7 +16,7 @@
 namespace kiln {
 namespace KILN_FILE {
 
-using testing::kLayer;
+using testing::kDeep, testing::kLayer, testing::wide_schedules;
 
 std::vector<HostTensor> run(const Graph& g, const LowerOptions& options, int threads) {
   const CompiledProgram p = compile_program(g, {}, host_target(), options, nullptr, 1);
@@ -69,24 +69,28 @@ TEST(Tunable, OffChangesNothing) {
 }
 
 TEST(Tunable, ChoicesReachThePlanAndItsKey) {
-  const Graph g = parse_graph(kLayer);
-  const std::vector<HostTensor> want = run(g, {}, 1);
-  for (const TunableKernel& k : tunable_kernels(g, {}, host_target())) {
-    for (const std::string& s : candidate_schedules(k)) {
-      if (s == default_schedule(k)) continue;
-      LowerOptions options;
-      options.schedules[k.id] = s;
-      EXPECT_NE(program_key(g, {}, host_target(), options), program_key(g, {}, host_target(), {}));
-      const std::vector<HostTensor> got = run(g, options, 2);
-      const bool free = numeric_part(s) == numeric_part(default_schedule(k));
-      for (size_t i = 0; i < want.size(); ++i) {
-        EXPECT_EQ(testing::difference(got[i], want[i], 96 * 64), "") << s;
-        const size_t bytes = static_cast<size_t>(want[i].ref.numel()) * dtype_size(want[i].ref.dtype);
-        if (!free) continue;
-        EXPECT_EQ(std::memcmp(got[i].ref.data, want[i].ref.data, bytes), 0) << s;
+  int by_rows = 0;
+  for (const char* text : {kLayer, kDeep}) {
+    const Graph g = parse_graph(text);
+    const std::vector<HostTensor> want = run(g, {}, 1);
+    for (const TunableKernel& k : tunable_kernels(g, {}, host_target()))
+      for (const std::string& s : wide_schedules(k)) {
+        if (s == default_schedule(k)) continue;
+        LowerOptions options;
+        options.schedules[k.id] = s;
+        EXPECT_NE(program_key(g, {}, host_target(), options), program_key(g, {}, host_target(), {}));
+        const std::vector<HostTensor> got = run(g, options, 2);
+        const bool free = numeric_part(s) == numeric_part(default_schedule(k));
+        by_rows += free && s.ends_with("by_rows");
+        for (size_t i = 0; i < want.size(); ++i) {
+          EXPECT_EQ(testing::difference(got[i], want[i], 96 * 64), "") << s;
+          const size_t bytes = static_cast<size_t>(want[i].ref.numel()) * dtype_size(want[i].ref.dtype);
+          if (!free) continue;
+          EXPECT_EQ(std::memcmp(got[i].ref.data, want[i].ref.data, bytes), 0) << s;
+        }
       }
-    }
   }
+  EXPECT_GT(by_rows, 0);
 }
 
 TEST(Tunable, WrongTextIsTheDefaultInAProgramAndAnErrorAlone) {
@@ -100,13 +104,17 @@ TEST(Tunable, WrongTextIsTheDefaultInAProgramAndAnErrorAlone) {
 }
 
 TEST(Tunable, AloneIsASoundProgramOverExternals) {
-  for (const TunableKernel& k : tunable_kernels(parse_graph(kLayer), {}, host_target()))
-    for (const std::string& s : candidate_schedules(k)) {
-      const LoweredProgram p = lower_alone(k, s, host_target());
-      EXPECT_EQ(plan_fault(p.plan), "") << s;
-      EXPECT_EQ(p.plan.external_count, static_cast<int>(k.buffers.size()));
-      EXPECT_EQ(p.kernels.size(), 1u);
-    }
+  for (const char* text : {kLayer, kDeep})
+    for (const TunableKernel& k : tunable_kernels(parse_graph(text), {}, host_target()))
+      for (const std::string& s : wide_schedules(k)) {
+        const LoweredProgram p = lower_alone(k, s, host_target());
+        EXPECT_EQ(plan_fault(p.plan), "") << s;
+        EXPECT_EQ(p.plan.external_count, static_cast<int>(k.buffers.size()));
+        const auto* c = std::get_if<MatmulCase>(&k.what);
+        const bool library = parse_blis_schedule(s).has_value();
+        const bool apart = c && c->fused.epilogue && (library || has_epilogue_apart(s));
+        EXPECT_EQ(p.kernels.size(), size_t{!library} + size_t{apart}) << s;
+      }
 }
 
 }  // namespace KILN_FILE
