@@ -28,7 +28,8 @@ int64_t size_of(DType t) { return static_cast<int64_t>(dtype_size(t)); }
 int64_t most_columns(const TileLoop& loop, int64_t rows) {
   const int64_t all = loop.extents[static_cast<size_t>(loop.columns())].value();
   const Band& band = loop.band;
-  return band.first && band.last ? std::clamp<int64_t>(rows + *band.last - *band.first, 1, all) : all;
+  if (!band.first || !band.last || !band.first->is_number() || !band.last->is_number()) return all;
+  return std::clamp<int64_t>(rows + band.last->number - band.first->number, 1, all);
 }
 
 /// How a loop is cut, and the program of one tile.
@@ -221,14 +222,29 @@ class LoopText {
     std::string begin = "0";
     if (band.first) {
       begin = begin_of(loop_.columns());
-      out_.line("int64_t {} = {} + {};", begin, rows, *band.first);
+      print_distance("kn_first", *band.first);
+      out_.line("int64_t {} = {} + kn_first;", begin, rows);
       out_.line("if ({0} < 0) {0} = 0;\nif ({0} > {1} - 1) {0} = {1} - 1;", begin, end);
     }
     out_.line("int64_t {} = {} - {};", kColumns, end, begin);
     if (!band.last) return;
     const std::string count = tile_.parts ? kRows : std::to_string(tile_.rows);
-    out_.line("if (const int64_t n = {} + {} + {} - {}; n < {})", rows, count, *band.last, begin, kColumns);
+    print_distance("kn_last", *band.last);
+    out_.line("if (const int64_t n = {} + {} + kn_last - {}; n < {})", rows, count, begin, kColumns);
     out_.line("{} = n < 1 ? 1 : n;", kColumns);
+  }
+  void print_distance(const char* name, const Distance& d) {
+    if (d.is_number()) {
+      out_.line("const int64_t {} = {};", name, d.number);
+      return;
+    }
+    const auto at = std::find(loop_.reads.begin(), loop_.reads.end(), d.scalar) - loop_.reads.begin();
+    const auto i = static_cast<size_t>(at);
+    out_.line("int64_t {} = *(const int64_t*)({});", name,
+              place_of(i, d.scalar, operands_[i].layout, axes()));
+    constexpr int64_t kMost = int64_t{1} << 40;  // further than any column, and sums of it do not overflow
+    out_.line("{0} = {1} * ({0} > {2} ? {2} : {0} < -{2} ? -{2} : {0}) + {3};", name, d.times, kMost,
+              d.number);
   }
   int64_t sum_bytes(Value v) const {
     int64_t n = size_of(g_.type(v).dtype);

@@ -13,9 +13,20 @@
 
 namespace kiln {
 
+/// How far a column is behind its row: a number, and so often a scalar that is read where the loop runs.
+struct Distance {
+  Distance(int64_t n = 0, int t = 0, Value s = {}) : number(n), times(t), scalar(s) {}  // NOLINT
+  int64_t number;
+  int times;
+  Value scalar;
+
+  bool is_number() const { return times == 0; }
+  bool operator==(const Distance&) const = default;
+};
+
 /// Columns that a row takes something of: from r + first to r + last of row r. None: no end on that side.
 struct Band {
-  std::optional<int64_t> first = {}, last = {};
+  std::optional<Distance> first = {}, last = {};
 
   bool operator==(const Band&) const = default;
   bool has_end() const { return first || last; }

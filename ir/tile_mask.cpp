@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "ir/rewrite.h"
 #include "ir/tile_loops.h"
@@ -23,13 +22,30 @@ constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 4;
 
 /// Distances of columns from their row; kFar on either side: without end.
 struct Range {
-  int64_t first = -kFar, last = kFar;
+  Distance first = -kFar, last = kFar;
 };
+
+/// a - b, unless that has two scalars.
+std::optional<Distance> operator-(const Distance& a, const Distance& b) {
+  if (!a.is_number() && !b.is_number() && a.scalar != b.scalar) return {};
+  const int times = a.times - b.times;
+  return Distance(a.number - b.number, times, times == 0 ? Value() : a.is_number() ? b.scalar : a.scalar);
+}
+/// a * sign + by.
+Distance moved(const Distance& a, int sign, int64_t by) {
+  return {a.number * sign + by, a.times * sign, a.scalar};
+}
+
+/// Whether a <= b, whatever the scalars are.
+bool is_below(const Distance& a, const Distance& b) {
+  if (a.number <= -kFar || b.number >= kFar) return true;
+  return a.times == b.times && a.scalar == b.scalar && a.number <= b.number;
+}
 
 /// A sum of its row's and its column's number, so often each, and a constant.
 struct Line {
   int rows = 0, columns = 0;
-  int64_t offset = 0;
+  Distance offset = {};
 
   bool is_constant() const { return rows == 0 && columns == 0; }
 };
@@ -45,14 +61,17 @@ class Masked {
  public:
   Masked(const Graph& g, const TileLoop& loop, Range range) : g_(g), loop_(loop), range_(range) {}
 
-  /// Distances behind which some mask is another than up to there.
-  std::set<int64_t> cuts() const {
-    std::set<int64_t> all;
+  /// Distances behind which some mask is another than up to there; numbers come first.
+  std::vector<Distance> cuts() const {
+    std::vector<Distance> all;
     for (int i = loop_.begin; i < loop_.end; ++i) {
       const auto m = mask(node(i));
-      if (m && m->range.first > -kFar) all.insert(m->range.first - 1);
-      if (m && m->range.last < kFar) all.insert(m->range.last);
+      if (m && m->range.first != Distance(-kFar)) all.push_back(moved(m->range.first, 1, -1));
+      if (m && m->range.last != Distance(kFar)) all.push_back(m->range.last);
     }
+    std::sort(all.begin(), all.end(), [](const Distance& a, const Distance& b) {
+      return std::pair(!a.is_number(), a.number) < std::pair(!b.is_number(), b.number);
+    });
     return all;
   }
 
@@ -75,26 +94,37 @@ class Masked {
 
   // --- masks ---
 
-  /// The node that makes a value, behind expand and reshape.
-  const Node* maker(Value v) const {
-    for (int at = g_.producer(v); at >= 0; at = g_.producer(node(at).in[0]))
-      if (node(at).op != op("expand") && node(at).op != op("reshape")) return &node(at);
-    return nullptr;
+  /// What a value is, before expand and reshape.
+  Value source(Value v) const {
+    for (int at = g_.producer(v); at >= 0; at = g_.producer(v)) {
+      if (node(at).op != op("expand") && node(at).op != op("reshape")) break;
+      v = node(at).in[0];
+    }
+    return v;
   }
 
-  std::optional<Line> line(Value v) const {
-    const Node* n = maker(v);
-    if (!n) return {};
-    if (n->op == op("iota")) return line_of_iota(*n);
-    if (n->op == op("constant")) {
-      const double x = std::get<double>(n->attrs[0]);
-      if (x != std::floor(x) || std::abs(x) > 0x1p40) return {};
-      return Line{0, 0, static_cast<int64_t>(x)};
-    }
-    if (n->op == op("neg")) return difference(Line(), line(n->in[0]));
-    if (n->op == op("sub")) return difference(line(n->in[0]), line(n->in[1]));
-    if (n->op == op("add")) return difference(line(n->in[0]), difference(Line(), line(n->in[1])));
+  std::optional<Line> line(Value x) const {
+    const Value v = source(x);
+    const int at = g_.producer(v);
+    if (at < loop_.begin) return line_of_scalar(v);
+    const Node& n = node(at);
+    if (n.op == op("iota")) return line_of_iota(n);
+    if (n.op == op("constant")) return line_of_number(std::get<double>(n.attrs[0]));
+    if (n.op == op("neg")) return difference(Line(), line(n.in[0]));
+    if (n.op == op("sub")) return difference(line(n.in[0]), line(n.in[1]));
+    if (n.op == op("add")) return difference(line(n.in[0]), difference(Line(), line(n.in[1])));
     return {};
+  }
+  /// A scalar that is made before the loop. Lists of reads are short.
+  std::optional<Line> line_of_scalar(Value v) const {
+    const Type& t = g_.type(v);
+    const bool read = std::find(loop_.reads.begin(), loop_.reads.end(), v) != loop_.reads.end();
+    if (!read || t.dtype != DType::i64 || !t.shape.empty()) return {};
+    return Line{0, 0, {0, 1, v}};
+  }
+  static std::optional<Line> line_of_number(double x) {
+    if (x != std::floor(x) || std::abs(x) > 0x1p40) return {};
+    return Line{0, 0, static_cast<int64_t>(x)};
   }
   std::optional<Line> line_of_iota(const Node& n) const {
     const auto at = loop_.axes.find(n.out.id);
@@ -105,7 +135,9 @@ class Masked {
   }
   static std::optional<Line> difference(const std::optional<Line>& a, const std::optional<Line>& b) {
     if (!a || !b) return {};
-    return Line{a->rows - b->rows, a->columns - b->columns, a->offset - b->offset};
+    const std::optional<Distance> offset = a->offset - b->offset;
+    if (!offset) return {};
+    return Line{a->rows - b->rows, a->columns - b->columns, *offset};
   }
 
   std::optional<Mask> mask(const Node& n) const {
@@ -114,27 +146,31 @@ class Masked {
     const bool less = lt || le;  // a - b <= most, or not
     const int64_t most = lt || ge ? -1 : 0;
     for (size_t i = 0; i < 2; ++i)
-      if (const Node* size = maker(n.in[i]); size && size->op == op("abs"))
-        return mask_of_size(line(size->in[0]), line(n.in[1 - i]), i == 0 ? most : -1 - most,
+      if (const int at = g_.producer(source(n.in[i])); at >= 0 && node(at).op == op("abs"))
+        return mask_of_size(line(node(at).in[0]), line(n.in[1 - i]), i == 0 ? most : -1 - most,
                             less == (i == 0));
     const std::optional<Line> d = difference(line(n.in[0]), line(n.in[1]));
     if (!d || !is_distance(*d)) return {};
-    const int64_t end = (most - d->offset) * d->columns;
+    const Distance end = moved(d->offset, -d->columns, most * d->columns);
     return Mask{d->columns > 0 ? Range{-kFar, end} : Range{end, kFar}, less};
   }
   /// |x| - bound <= most, or not.
   static std::optional<Mask> mask_of_size(const std::optional<Line>& x, const std::optional<Line>& bound,
                                           int64_t most, bool less) {
     if (!x || !bound || !is_distance(*x) || !bound->is_constant()) return {};
-    const int64_t middle = -x->offset * x->columns, size = bound->offset + most;
-    return Mask{{middle - size, middle + size}, less};
+    const Distance middle = moved(x->offset, -x->columns, 0), size = moved(bound->offset, 1, most);
+    const std::optional<Distance> first = middle - size, last = middle - moved(size, -1, 0);
+    if (!first || !last) return {};
+    return Mask{{*first, *last}, less};
   }
   static bool is_distance(const Line& l) { return std::abs(l.columns) == 1 && l.rows == -l.columns; }
 
   /// What a mask is at all distances of the range.
   Known value(const Mask& m) const {
-    if (m.range.first <= range_.first && range_.last <= m.range.last) return m.inside;
-    if (range_.last < m.range.first || m.range.last < range_.first) return !m.inside;
+    if (is_below(m.range.first, range_.first) && is_below(range_.last, m.range.last)) return m.inside;
+    if (is_below(moved(range_.last, 1, 1), m.range.first) ||
+        is_below(moved(m.range.last, 1, 1), range_.first))
+      return !m.inside;
     return {};
   }
 
@@ -194,12 +230,18 @@ class Masked {
 }  // namespace
 
 Band taken_columns(const Graph& g, const TileLoop& loop) {
-  const std::set<int64_t> cuts = Masked(g, loop, {}).cuts();
+  const std::vector<Distance> cuts = Masked(g, loop, {}).cuts();
+  const auto numbers =
+      std::find_if(cuts.begin(), cuts.end(), [](const Distance& d) { return !d.is_number(); });
   Band band;
-  for (auto at = cuts.begin(); at != cuts.end() && !band.last; ++at)
-    if (Masked(g, loop, {*at + 1, kFar}).comes_to_nothing()) band.last = *at;
-  for (auto at = cuts.rbegin(); at != cuts.rend() && !band.first; ++at)
-    if (Masked(g, loop, {-kFar, *at}).comes_to_nothing()) band.first = *at + 1;
+  for (const Distance& d : cuts)
+    if (!band.last && Masked(g, loop, {moved(d, 1, 1), kFar}).comes_to_nothing()) band.last = d;
+  const auto try_first = [&](auto begin, auto end) {  // the largest
+    for (auto at = end; at != begin && !band.first;)
+      if (Masked(g, loop, {-kFar, *--at}).comes_to_nothing()) band.first = moved(*at, 1, 1);
+  };
+  try_first(cuts.begin(), numbers);
+  try_first(numbers, cuts.end());
   return band;
 }
 

@@ -181,6 +181,23 @@ TEST(TileLoops, MasksOfDistances) {
   EXPECT_EQ(band_of(either), (Band{{}, 5})) << "what either of two masks leaves";
 }
 
+/// A window whose size is known when the loop runs.
+TEST(TileLoops, MasksOfScalars) {
+  for (const bool causal : {true, false}) {
+    const Band band = band_of([&](GraphBuilder& b, Value rows, Value columns) {
+      const Value size = b.expand(b.graph.add_input({DType::i64, {}}, InputKind::scalar, "size"), kScores);
+      const Value d = b.emit(op("sub"), {rows, columns});
+      if (!causal) return b.emit(op("lt"), {b.emit(op("abs"), {d}), size});
+      return b.emit(op("logical_and"), {b.emit(op("ge"), {rows, columns}), b.emit(op("lt"), {d, size})});
+    });
+    ASSERT_TRUE(band.first && band.last);
+    EXPECT_EQ(band.first->number, 1);
+    EXPECT_EQ(band.first->times, -1) << "row - size + 1";
+    EXPECT_EQ(band.last->number, causal ? 0 : -1);
+    EXPECT_EQ(band.last->times, causal ? 0 : 1);
+  }
+}
+
 TEST(TileLoops, ScoresThatSomebodyElseReadsStayInMemory) {
   Graph g = attention_graph({});
   const Value scores = g.nodes[0].out;
