@@ -67,7 +67,9 @@ int main(int argc, char** argv) {
          "--workload", a.workload,
          fmt::format(
              "one of {}, mlp-B-W-L (B rows, L layers of W to W), gpt-B-T-W-L (T positions), matmul-N (one "
-             "product of N x N matrices), attention-N (over N positions)",
+             "product of N x N matrices), attention-N (over N positions), flex-KIND-N (causal, window or "
+             "alibi, by flex_attention); "
+             "attention-forward-N and flex-KIND-forward-N are without backward",
              fmt::join(kiln::bench::workload_names(), ", ")))
       ->required();
   app.add_option("--mode", a.mode, "eager, compiled, or graphs: compiled and replayed as CUDA graphs")

@@ -110,42 +110,67 @@ class Product : public Workload {
   Compiled<std::function<Tensor()>> step_;
 };
 
-/// Causal attention of 8 heads of 64 over N positions, forward and backward: half the sum of squares of what
-/// comes out, so that the backward has to wait for the forward.
+/// What a query attends to, and by which function.
+enum class Attended {
+  sdpa,    ///< causal, by scaled_dot_product_attention
+  causal,  ///< and the others by flex_attention
+  window,  ///< the last kWindow keys
+  alibi,   ///< causal, less by distance
+};
+
+/// Attention of 8 heads of 64 over N positions, forward and backward or forward alone: half the sum of
+/// squares of what comes out, so that the backward has to wait for the forward.
 class SelfAttention : public Workload {
  public:
-  SelfAttention(int64_t n, const WorkloadOptions& o)
-      : compiled_(o.compiled),
+  SelfAttention(Attended attended, bool backward, int64_t n, const WorkloadOptions& o)
+      : attended_(attended),
+        backward_(backward),
+        compiled_(o.compiled),
         step_(compile(std::function<Tensor()>([this] { return run(); }), options_for("attention", o))) {
     for (const char* name : {"q", "k", "v"}) {
       Tensor t = real(std::string("bench/attention/") + name, {1, kHeads, n, kWidth}, -1, 1).to(o.device);
-      t.requires_grad_();
+      if (backward_) t.requires_grad_();
       inputs_.push_back(t);
     }
+    slopes_ = exp2(arange(kHeads, DType::f32) * -1.0 - 1.0).reshape({1, kHeads, 1, 1}).to(o.device);
   }
   double step() override { return (compiled_ ? step_() : run()).item(); }
   CallableStats stats() const override { return step_.stats(); }
   int64_t parameter_count() const override { return 0; }
   std::vector<std::pair<std::string, double>> gnorm() const override {
     std::vector<std::pair<std::string, double>> out;
-    for (size_t i = 0; i < inputs_.size(); ++i)
+    for (size_t i = 0; backward_ && i < inputs_.size(); ++i)
       out.emplace_back(std::string(1, "qkv"[i]), bench::norm(inputs_[i].grad()));
     return out;
   }
 
  private:
-  static constexpr int64_t kHeads = 8, kWidth = 64;
+  static constexpr int64_t kHeads = 8, kWidth = 64, kWindow = 256;
   Tensor run() {
     for (Tensor& t : inputs_) t.set_grad({});
-    const Tensor y =
-        scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], {}, {.is_causal = true});
+    const Tensor y = attend();
     const Tensor loss = (y * y).sum() * 0.5;
-    loss.backward();
+    if (backward_) loss.backward();
     return loss;
   }
+  Tensor attend() const {
+    const Tensor &q = inputs_[0], &k = inputs_[1], &v = inputs_[2];
+    if (attended_ == Attended::sdpa) return scaled_dot_product_attention(q, k, v, {}, {.is_causal = true});
+    FlexAttentionOptions o;
+    o.mask_mod = [this](const Tensor&, const Tensor&, const Tensor& row, const Tensor& key) {
+      const Tensor causal = ge(row, key);
+      return attended_ == Attended::window ? logical_and(causal, lt(row - key, kWindow)) : causal;
+    };
+    if (attended_ == Attended::alibi)
+      o.score_mod = [this](const Tensor& x, const Tensor&, const Tensor&, const Tensor& row,
+                           const Tensor& key) { return x + (key - row).to(DType::f32) * slopes_; };
+    return flex_attention(q, k, v, o);
+  }
 
+  Attended attended_;
+  bool backward_, compiled_;
   std::vector<Tensor> inputs_;
-  bool compiled_;
+  Tensor slopes_;
   Compiled<std::function<Tensor()>> step_;
 };
 
@@ -211,6 +236,19 @@ Made make_pointwise(const WorkloadOptions& o) {
   return std::make_unique<Training<Pointwise>>("pointwise", o, std::move(d));
 }
 
+/// attention-N, flex-KIND-N, and flex-KIND-forward-N; or nothing.
+Made make_attention(const std::string& name, const WorkloadOptions& o) {
+  constexpr std::pair<const char*, Attended> kKinds[] = {{"attention-", Attended::sdpa},
+                                                         {"flex-causal-", Attended::causal},
+                                                         {"flex-window-", Attended::window},
+                                                         {"flex-alibi-", Attended::alibi}};
+  for (const auto& [prefix, attended] : kKinds)
+    for (const bool backward : {true, false})
+      if (const Sizes n = sizes_in(name, prefix + std::string(backward ? "" : "forward-"), 1); !n.empty())
+        return std::make_unique<SelfAttention>(attended, backward, n[0], o);
+  return nullptr;
+}
+
 struct Maker {
   std::string name;
   Made (*make)(const WorkloadOptions& o);
@@ -251,8 +289,7 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadO
   const bool alone = !o.group;
   if (const Sizes n = sizes_in(name, "matmul-", 1); alone && !n.empty())
     return std::make_unique<Product>(n[0], o);
-  if (const Sizes n = sizes_in(name, "attention-", 1); alone && !n.empty())
-    return std::make_unique<SelfAttention>(n[0], o);
+  if (Made m = alone ? make_attention(name, o) : nullptr) return m;
   if (const Sizes n = sizes_in(name, "mlp-", 3); !n.empty()) {
     Sizes widths(static_cast<size_t>(n[2]) + 1, n[1]);
     widths.push_back(10);
@@ -260,9 +297,10 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const WorkloadO
   }
   if (const Sizes n = sizes_in(name, "gpt-", 4); !n.empty())
     return make_gpt(o, {name, n[3], n[2], std::max<int64_t>(1, n[2] / 64), 96, n[1], n[0]});
-  throw Error(ErrorKind::invalid,
-              fmt::format("kiln-bench: unknown workload '{}'; known: {} mlp-B-W-L gpt-B-T-W-L{}", name,
-                          fmt::join(workload_names(), " "), alone ? " matmul-N attention-N" : ""));
+  throw Error(
+      ErrorKind::invalid,
+      fmt::format("kiln-bench: unknown workload '{}'; known: {} mlp-B-W-L gpt-B-T-W-L{}", name,
+                  fmt::join(workload_names(), " "), alone ? " matmul-N attention-N flex-KIND-N" : ""));
 }
 
 }  // namespace kiln::bench

@@ -14,11 +14,23 @@ namespace kiln::detail {
 namespace {
 
 constexpr const char* kRows = "kn_rows";        // rows of this tile, ...
-constexpr const char* kColumns = "kn_columns";  // ... and columns that are not masked for all of them
-/// Where along an axis this tile begins.
+constexpr const char* kColumns = "kn_columns";  // ... and columns that are not masked for all of them, ...
+/// ... and where along an axis this tile begins.
 std::string begin_of(int axis) { return fmt::format("kn_at{}", axis); }
+/// Whether tiles do not all begin at an axis's first element.
+bool is_cut(const TileLoop& loop, int axis) {
+  return axis >= 0 && (axis != loop.columns() || loop.band.first);
+}
 
 int64_t size_of(DType t) { return static_cast<int64_t>(dtype_size(t)); }
+
+/// Columns of the longest tile of so many rows.
+int64_t most_columns(const TileLoop& loop, int64_t rows) {
+  const int64_t all = loop.extents[static_cast<size_t>(loop.columns())].value();
+  const Band& band = loop.band;
+  if (!band.first || !band.last || !band.first->is_number() || !band.last->is_number()) return all;
+  return std::clamp<int64_t>(rows + band.last->number - band.first->number, 1, all);
+}
 
 /// How a loop is cut, and the program of one tile.
 struct Tile {
@@ -60,7 +72,7 @@ class TileProgram {
       const int a = axes(v)[d];
       if (a >= 0 && a < loop_.batch()) s[d] = Dim(1);
       if (a == loop_.rows()) s[d] = tile_.parts ? Dim::symbol(kRows) : Dim(tile_.rows);
-      if (a == loop_.columns() && loop_.diagonal) s[d] = Dim::symbol(kColumns);
+      if (a == loop_.columns() && loop_.band.has_end()) s[d] = Dim::symbol(kColumns);
     }
     return s;
   }
@@ -95,7 +107,7 @@ class TileProgram {
     Shape from, to = sliced_shape(n.out);
     for (size_t d = 0; d < to.size(); ++d) {
       const int a = axes(n.out)[d];
-      from.push_back(a >= 0 && a != loop_.columns() ? Dim::symbol(begin_of(a)) : Dim(0));
+      from.push_back(is_cut(loop_, a) ? Dim::symbol(begin_of(a)) : Dim(0));
       to[d] = from[d] + to[d];
     }
     return tile_.graph.add_node(op("slice"), std::vector{whole},
@@ -144,7 +156,7 @@ class LoopText {
         "task_end, void* scratch) {{",
         name);
     out_.lines("(void)dims;");
-    if (tile_.parts || loop_.diagonal) {  // in sizes, as Dim::str writes them: of nothing negative
+    if (tile_.parts || loop_.band.has_end()) {  // in sizes, as Dim::str writes them: of nothing negative
       out_.lines("[[maybe_unused]] const auto div = [](int64_t a, int64_t b) { return a / b; };");
       out_.lines("[[maybe_unused]] const auto mod = [](int64_t a, int64_t b) { return a % b; };");
     }
@@ -173,7 +185,9 @@ class LoopText {
   int64_t tiles() const { return ceil_div(all_rows(), tile_.rows); }
   int64_t matrices() const { return numel({loop_.extents.begin(), loop_.extents.end() - 2}).value(); }
   /// Of a whole tile.
-  int64_t value(const Dim& d) const { return d.eval({{kRows, tile_.rows}, {kColumns, all_columns()}}); }
+  int64_t value(const Dim& d) const {
+    return d.eval({{kRows, tile_.rows}, {kColumns, most_columns(loop_, tile_.rows)}});
+  }
   int64_t all_columns() const { return loop_.extents[static_cast<size_t>(loop_.columns())].value(); }
   const Dim& dim(DimIndex i) const { return plan_.dims[static_cast<size_t>(i)]; }
   int64_t scratch_at() const { return round_up(value(dim(plan_.arena_bytes)), int64_t{64}); }
@@ -188,7 +202,8 @@ class LoopText {
     }
     for (const size_t i : tile_.sums) {
       const Value v = loop_.results[i];
-      out_.line("__builtin_memset({}, 0, {});", place_of(result(i), v, row_major(g_.type(v))), sum_bytes(v));
+      out_.line("__builtin_memset({}, 0, {});", place_of(result(i), v, row_major(g_.type(v)), loop_.batch()),
+                sum_bytes(v));
     }
     if (sums())
       out_.line("for (int64_t {0} = 0; {0} < {1}; {0} += {2}) {{", begin_of(loop_.rows()), all_rows(),
@@ -196,15 +211,40 @@ class LoopText {
     if (tile_.parts)
       out_.line("const int64_t {0} = {1} - {2} < {3} ? {1} - {2} : {3};", kRows, all_rows(),
                 begin_of(loop_.rows()), tile_.rows);
-    if (loop_.diagonal) print_columns();
+    if (loop_.band.has_end()) print_columns();
     for (const Launch& l : plan_.launches) print_launch(l);
     if (sums()) out_.lines("}");
   }
-  /// As many columns as the tile's last row has; one where it has none.
+  /// From the first column of the tile's first row to the last of its last row; one where there is none.
   void print_columns() {
-    out_.line("int64_t {} = {} + {} + {};", kColumns, begin_of(loop_.rows()),
-              tile_.parts ? kRows : std::to_string(tile_.rows), *loop_.diagonal);
-    out_.line("if ({0} < 1) {0} = 1;\nif ({0} > {1}) {0} = {1};", kColumns, all_columns());
+    const Band& band = loop_.band;
+    const std::string rows = begin_of(loop_.rows()), end = std::to_string(all_columns());
+    std::string begin = "0";
+    if (band.first) {
+      begin = begin_of(loop_.columns());
+      print_distance("kn_first", *band.first);
+      out_.line("int64_t {} = {} + kn_first;", begin, rows);
+      out_.line("if ({0} < 0) {0} = 0;\nif ({0} > {1} - 1) {0} = {1} - 1;", begin, end);
+    }
+    out_.line("int64_t {} = {} - {};", kColumns, end, begin);
+    if (!band.last) return;
+    const std::string count = tile_.parts ? kRows : std::to_string(tile_.rows);
+    print_distance("kn_last", *band.last);
+    out_.line("if (const int64_t n = {} + {} + kn_last - {}; n < {})", rows, count, begin, kColumns);
+    out_.line("{} = n < 1 ? 1 : n;", kColumns);
+  }
+  void print_distance(const char* name, const Distance& d) {
+    if (d.is_number()) {
+      out_.line("const int64_t {} = {};", name, d.number);
+      return;
+    }
+    const auto at = std::find(loop_.reads.begin(), loop_.reads.end(), d.scalar) - loop_.reads.begin();
+    const auto i = static_cast<size_t>(at);
+    out_.line("int64_t {} = *(const int64_t*)({});", name,
+              place_of(i, d.scalar, operands_[i].layout, axes()));
+    constexpr int64_t kMost = int64_t{1} << 40;  // further than any column, and sums of it do not overflow
+    out_.line("{0} = {1} * ({0} > {2} ? {2} : {0} < -{2} ? -{2} : {0}) + {3};", name, d.times, kMost,
+              d.number);
   }
   int64_t sum_bytes(Value v) const {
     int64_t n = size_of(g_.type(v).dtype);
@@ -213,17 +253,19 @@ class LoopText {
     return n;
   }
 
+  int axes() const { return loop_.columns() + 1; }
   size_t result(size_t i) const { return loop_.reads.size() + i; }
 
-  /// Where the tile's part of a value begins that lies in kernel buffer `buffer`.
-  std::string place_of(size_t buffer, Value v, const TensorLayout& layout) {
+  /// Where the tile's part of a value begins that lies in kernel buffer `buffer`: along the axes before
+  /// `end`.
+  std::string place_of(size_t buffer, Value v, const TensorLayout& layout, int end) {
     const Type& t = g_.type(v);
     std::string s = fmt::format("(char*)buffers[{}]", buffer);
     const int64_t size = size_of(t.dtype);
     if (!layout.offset.is(0)) s += fmt::format(" + {}", dims_.text(layout.offset * Dim(size)));
     for (size_t d = 0; d < t.shape.size(); ++d) {
       const int a = loop_.axes.at(v.id)[d];
-      if (a < 0 || a == loop_.columns() || layout.strides[d].is(0)) continue;
+      if (a >= end || !is_cut(loop_, a) || layout.strides[d].is(0)) continue;
       s += fmt::format(" + {} * {}", begin_of(a), dims_.text(layout.strides[d] * Dim(size)));
     }
     return s;
@@ -234,15 +276,15 @@ class LoopText {
     switch (b.kind) {
       case BufferKind::external: {
         const auto i = static_cast<size_t>(b.index);
-        if (i < loop_.reads.size()) return place_of(i, loop_.reads[i], operands_[i].layout);
+        if (i < loop_.reads.size()) return place_of(i, loop_.reads[i], operands_[i].layout, axes());
         const size_t sum = tile_.sums[i - loop_.reads.size()];
         const Value v = loop_.results[sum];
-        return place_of(result(sum), v, row_major(g_.type(v)));
+        return place_of(result(sum), v, row_major(g_.type(v)), axes());
       }
       case BufferKind::output: {
         const size_t i = tile_.stores[static_cast<size_t>(b.index)];
         const Value v = loop_.results[i];
-        return place_of(result(i), v, row_major(g_.type(v)));
+        return place_of(result(i), v, row_major(g_.type(v)), axes());
       }
       case BufferKind::arena: return fmt::format("(char*)scratch + ({})", dim(b.offset).str());
       default: break;
@@ -281,7 +323,7 @@ class LoopText {
 /// cache.
 int64_t rows_of_tile(const TileLoop& loop, const Graph& g) {
   constexpr int64_t kRoom = 4 << 20, kLeast = 16, kMost = 64, kUnit = 16;
-  const int64_t columns = loop.extents[static_cast<size_t>(loop.columns())].value();
+  const int64_t columns = most_columns(loop, kMost);
   const int64_t size = size_of(g.type(loop.results.front()).dtype);
   return std::clamp(kRoom / (columns * size) / kUnit * kUnit, kLeast, kMost);
 }

@@ -27,11 +27,11 @@ struct FlexAttentionOptions {
 };
 /// softmax(score_mod(q k^T * scale) where mask_mod) v; a query that may attend to nothing gets zeros.
 /// Compiled on a CPU, large scores are never in memory, forward or backward (docs/ARCHITECTURE.md),
-/// unless a tensor that a function captures needs a gradient that sums over samples; behind a mask that
-/// compares q_idx with kv_idx nothing is computed. Shapes: q [n, h, t, d], k [n, h, s, d], v [n, h, s, e] ->
-/// [n, h, t, e]. Throws: invalid, on shapes, on dtypes that differ or are not floating, on heads that do not
-/// divide, and on a result of score_mod or mask_mod of another shape or dtype. Source:
-/// torch.nn.attention.flex_attention.flex_attention; Dong et al. 2024.
+/// unless a tensor that a function captures needs a gradient that sums over samples; what causal masks and
+/// windows hide, masks that compare q_idx and kv_idx alone, is not computed. Shapes: q [n, h, t, d], k
+/// [n, h, s, d], v [n, h, s, e] -> [n, h, t, e]. Throws: invalid, on shapes, on dtypes that differ or are not
+/// floating, on heads that do not divide, and on a result of score_mod or mask_mod of another shape or dtype.
+/// Source: torch.nn.attention.flex_attention.flex_attention; Dong et al. 2024.
 Tensor flex_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                       const FlexAttentionOptions& options = {}, Loc loc = Loc::current());
 

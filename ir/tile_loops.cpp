@@ -187,7 +187,7 @@ class Tiler {
       if (l.own.count(n) && is_read_outside(old, l)) tile.results.push_back(now(old));
       else r_.set(old, before[static_cast<size_t>(old.id)]);
     }
-    tile.diagonal = masked_diagonal(r_.out, tile);
+    tile.band = taken_columns(r_.out, tile);
     out_.loops.push_back(std::move(tile));
   }
   bool is_read_outside(Value v, const Loop& by) const {

@@ -13,6 +13,25 @@
 
 namespace kiln {
 
+/// How far a column is behind its row: a number, and so often a scalar that is read where the loop runs.
+struct Distance {
+  Distance(int64_t n = 0, int t = 0, Value s = {}) : number(n), times(t), scalar(s) {}  // NOLINT
+  int64_t number;
+  int times;
+  Value scalar;
+
+  bool is_number() const { return times == 0; }
+  bool operator==(const Distance&) const = default;
+};
+
+/// Columns that a row takes something of: from r + first to r + last of row r. None: no end on that side.
+struct Band {
+  std::optional<Distance> first = {}, last = {};
+
+  bool operator==(const Band&) const = default;
+  bool has_end() const { return first || last; }
+};
+
 /// A run of nodes that is one loop.
 struct TileLoop {
   int begin = 0, end = 0;    ///< of TiledGraph::graph
@@ -21,8 +40,7 @@ struct TileLoop {
   std::map<int, std::vector<int>> axes;
   std::vector<Value> reads;    ///< made elsewhere
   std::vector<Value> results;  ///< that others read; the rest is gone when a tile is done
-  /// Of row r no column behind r + diagonal comes to anything: see masked_diagonal.
-  std::optional<int64_t> diagonal = {};
+  Band band = {};              ///< what other columns are taken for comes to nothing: see taken_columns
 
   int batch() const { return static_cast<int>(extents.size()) - 2; }
   int rows() const { return batch(); }
@@ -37,8 +55,8 @@ struct TiledGraph {
   std::vector<int32_t> source_of;  ///< per node of `graph`: the one of the other graph that it stands for
 };
 
-/// Where the causal mask of a loop begins, if it has one and nothing behind it is taken.
-std::optional<int64_t> masked_diagonal(const Graph& g, const TileLoop& loop);
+/// The columns that the masks of a loop leave, where nothing is taken of the others.
+Band taken_columns(const Graph& g, const TileLoop& loop);
 
 /// The loops of matrices of at least `least_bytes`. None: there are none.
 std::optional<TiledGraph> tile_loops(const Graph& g, int64_t least_bytes);

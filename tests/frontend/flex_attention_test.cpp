@@ -100,10 +100,35 @@ TEST(FlexAttention, SoftCaps) {
   }});
 }
 
+/// Of the `window` last keys, or of as many on both sides.
+FlexAttentionOptions near(int64_t window, bool causal) {
+  return {.mask_mod = [=](const Tensor&, const Tensor&, const Tensor& q, const Tensor& kv) {
+    return causal ? logical_and(ge(q, kv), lt(q - kv, window)) : lt((q - kv).abs(), window);
+  }};
+}
+
 TEST(FlexAttention, WindowsOfNeighbours) {
-  check({.mask_mod = [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& kv) {
-    return logical_and(ge(q, kv), le(q - kv, 7));
-  }});
+  for (const int64_t window : {1, 7, 64, 900})
+    for (const bool causal : {true, false}) check(near(window, causal));
+  check(1, 4, 1137, near(100, true));
+  check(1, 4, 1137, near(100, false));
+}
+
+TEST(FlexAttention, MemoryOfWindowsGrowsWithTheirNumber) {
+  const auto arena_of = [](int64_t length) {
+    Tensor q = uniform({1, 4, length, 16});
+    const Tensor k = uniform(q.sizes()), v = uniform(q.sizes());
+    auto step = compile([&] {
+      q.set_grad({});
+      const Tensor y = flex_attention(q, k, v, near(32, true));
+      (y * y).sum().backward();
+      return q.grad().detach();
+    });
+    step();
+    return step.stats().builds.back().arena_bytes;
+  };
+  const int64_t short_one = arena_of(600), long_one = arena_of(2400);
+  EXPECT_LT(long_one, 5 * short_one) << "scores are sixteen times as many";
 }
 
 TEST(FlexAttention, DocumentsSideBySide) {

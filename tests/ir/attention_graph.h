@@ -14,11 +14,29 @@ struct Attention {
   int64_t batch = 2, heads = 3, queries = 40, keys = 40, size = 8;
   bool causal = false, bias = false;
   int64_t shift = 0;     ///< of the causal mask: row r sees columns up to r + shift
+  int64_t window = 0;    ///< row r sees columns behind r - window and, unless causal, before r + window
   bool dropout = false;  ///< of half of the weights
   bool turned = false;   ///< keys are columns, as of k.transpose(-1, -2), and so are their gradients
   bool loss = false;     ///< the gradient of the result is known when the result is
   DType dtype = DType::f32;
 };
+
+/// Which of the scores count.
+inline Value attention_mask(GraphBuilder& b, const Attention& a, const Shape& scores) {
+  const Value rows = b.emit(op("iota"), {}, {int64_t{2}, scores}),
+              columns = b.emit(op("iota"), {}, {int64_t{3}, scores});
+  const Type t{DType::i64, scores};
+  const auto number = [&](int64_t x) { return b.constant(static_cast<double>(x), t); };
+  Value before;
+  if (a.causal) {
+    const Value last = a.shift == 0 ? rows : b.emit(op("add"), {rows, number(a.shift)});
+    before = b.emit(op("ge"), {last, columns});
+  }
+  if (a.window == 0) return before;
+  const Value distance = b.emit(op("sub"), {rows, columns});
+  if (!a.causal) return b.emit(op("lt"), {b.emit(op("abs"), {distance}), number(a.window)});
+  return b.emit(op("logical_and"), {before, b.emit(op("lt"), {distance, number(a.window)})});
+}
 
 /// softmax(q k^T / 3 + bias) v and the gradients of q, k and v, for a given gradient of the result or, with a
 /// loss, for one that is made of it. Inputs: q, k, v, the gradient, and a bias and the
@@ -38,13 +56,8 @@ inline Graph attention_graph(const Attention& a) {
   if (a.bias)
     x = b.emit(op("add"),
                {x, b.expand(g.add_input({a.dtype, {h, t, s}}, InputKind::arg, "bias"), all.shape)});
-  if (a.causal) {
-    Value rows = b.emit(op("iota"), {}, {int64_t{2}, all.shape});
-    const Value columns = b.emit(op("iota"), {}, {int64_t{3}, all.shape});
-    if (a.shift != 0)
-      rows = b.emit(op("add"), {rows, b.constant(static_cast<double>(a.shift), g.type(rows))});
-    x = b.emit(op("where"), {b.emit(op("ge"), {rows, columns}), x, b.constant(-INFINITY, all)});
-  }
+  if (a.causal || a.window != 0)
+    x = b.emit(op("where"), {attention_mask(b, a, all.shape), x, b.constant(-INFINITY, all)});
   // The largest of a row only keeps exponentials in range: no gradient flows through it.
   const size_t before = g.nodes.size();
   const Shape row{n, h, t, Dim(1)};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes become loops over tiles, that the graph computes what it did, and where a causal mask ends the
-// rows.
+// Which nodes become loops over tiles, that the graph computes what it did, and where causal masks and
+// windows begin and end the rows.
 #include "ir/tile_loops.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 
 #include "ir/interpret.h"
 #include "tests/ir/attention_graph.h"
@@ -88,17 +89,113 @@ TEST(TileLoops, SumsOverRowsOfHalvesAreOfFloats) {
       << "of columns that come last, too";
 }
 
+/// The columns that the rows of its loops have.
+std::vector<Band> bands(const Attention& a) {
+  std::vector<Band> all;
+  for (const TileLoop& l : loops_of(attention_graph(a))) all.push_back(l.band);
+  return all;
+}
+
 TEST(TileLoops, ACausalMaskEndsTheRows) {
-  const auto diagonal = [](const Attention& a) {
-    std::vector<std::optional<int64_t>> all;
-    for (const TileLoop& l : loops_of(attention_graph(a))) all.push_back(l.diagonal);
-    return all;
-  };
   using ::testing::Each;
-  EXPECT_THAT(diagonal({.causal = true, .loss = true}), Each(std::optional<int64_t>(0)));
-  EXPECT_THAT(diagonal({.causal = true, .shift = 3, .loss = true}), Each(std::optional<int64_t>(3)));
-  EXPECT_THAT(diagonal({.causal = true, .bias = true}), Each(std::optional<int64_t>(0)));
-  EXPECT_THAT(diagonal({.bias = true}), Each(std::optional<int64_t>()));
+  EXPECT_THAT(bands({.causal = true, .loss = true}), Each(Band{{}, 0}));
+  EXPECT_THAT(bands({.causal = true, .shift = 3, .loss = true}), Each(Band{{}, 3}));
+  EXPECT_THAT(bands({.causal = true, .bias = true}), Each(Band{{}, 0}));
+  EXPECT_THAT(bands({.causal = true, .dropout = true, .loss = true}), Each(Band{{}, 0}));
+  EXPECT_THAT(bands({.bias = true}), Each(Band()));
+}
+
+TEST(TileLoops, AWindowBeginsAndEndsThem) {
+  using ::testing::Each;
+  EXPECT_THAT(bands({.causal = true, .window = 1, .loss = true}), Each(Band{0, 0}));
+  EXPECT_THAT(bands({.causal = true, .window = 7, .loss = true}), Each(Band{-6, 0}));
+  EXPECT_THAT(bands({.causal = true, .bias = true, .shift = 3, .window = 7}), Each(Band{-6, 3}));
+  EXPECT_THAT(bands({.window = 1, .loss = true}), Each(Band{0, 0}));
+  EXPECT_THAT(bands({.window = 7, .dropout = true, .loss = true}), Each(Band{-6, 6}));
+}
+
+const Shape kScores = {Dim(4), Dim(40), Dim(40)};
+
+Value number(GraphBuilder& b, int64_t x) { return b.constant(static_cast<double>(x), {DType::i64, kScores}); }
+
+/// The columns of the rows of exp(scores where mask else -inf) v.
+Band band_of(const std::function<Value(GraphBuilder&, Value rows, Value columns)>& mask) {
+  using Ints = std::vector<int64_t>;
+  Graph g;
+  GraphBuilder b(g);
+  const Type x{DType::f32, {Dim(4), Dim(40), Dim(8)}}, all{DType::f32, kScores};
+  const Value q = g.add_input(x, InputKind::arg, "q"), k = g.add_input(x, InputKind::arg, "k");
+  const Value scores = b.emit(op("dot_general"), {q, k}, {Ints{0}, Ints{0}, Ints{2}, Ints{2}});
+  const Value at = mask(b, b.emit(op("iota"), {}, {int64_t{1}, all.shape}),
+                        b.emit(op("iota"), {}, {int64_t{2}, all.shape}));
+  const Value p = b.emit(op("exp"), {b.emit(op("where"), {at, scores, b.constant(-INFINITY, all)})});
+  g.add_output(b.emit(op("dot_general"), {p, k}, {Ints{0}, Ints{0}, Ints{2}, Ints{1}}));
+  const std::vector<TileLoop> loops = loops_of(optimize(g));
+  EXPECT_EQ(loops.size(), 1u);
+  return loops.empty() ? Band() : loops[0].band;
+}
+
+TEST(TileLoops, AMaskIsAnythingThatComparesRowsWithColumns) {
+  const auto is = [](const char* name, bool turned, int64_t by) {
+    return [=](GraphBuilder& b, Value rows, Value columns) {
+      const Value moved = b.emit(op("add"), {columns, number(b, by)});
+      return turned ? b.emit(*find_op(name), {moved, rows}) : b.emit(*find_op(name), {rows, moved});
+    };
+  };
+  EXPECT_EQ(band_of(is("ge", false, 5)), (Band{{}, -5}));
+  EXPECT_EQ(band_of(is("gt", false, 5)), (Band{{}, -6}));
+  EXPECT_EQ(band_of(is("le", false, 5)), (Band{-5, {}}));
+  EXPECT_EQ(band_of(is("lt", false, 5)), (Band{-4, {}}));
+  EXPECT_EQ(band_of(is("ge", true, 5)), (Band{-5, {}}));
+  EXPECT_EQ(band_of(is("gt", true, -5)), (Band{6, {}}));
+  EXPECT_EQ(band_of(is("le", true, 5)), (Band{{}, -5}));
+  EXPECT_EQ(band_of(is("lt", true, 5)), (Band{{}, -6}));
+}
+
+TEST(TileLoops, MasksOfDistances) {
+  using Make = std::function<Value(GraphBuilder&, Value, Value)>;
+  const auto size = [](const char* name, bool turned, int64_t bound) -> Make {
+    return [=](GraphBuilder& b, Value rows, Value columns) {
+      const Value three = b.emit(op("sub"), {b.emit(op("sub"), {rows, columns}), number(b, 3)});
+      const Value x = b.emit(op("abs"), {turned ? b.emit(op("neg"), {three}) : three});
+      const Value n = number(b, bound);
+      return turned ? b.emit(*find_op(name), {n, x}) : b.emit(*find_op(name), {x, n});
+    };
+  };
+  const auto no = [](const Make& make) -> Make {
+    return [=](GraphBuilder& b, Value rows, Value columns) {
+      return b.emit(op("logical_not"), {make(b, rows, columns)});
+    };
+  };
+  EXPECT_EQ(band_of(size("lt", false, 5)), (Band{-7, 1}));
+  EXPECT_EQ(band_of(size("le", false, 5)), (Band{-8, 2}));
+  EXPECT_EQ(band_of(size("gt", true, 5)), (Band{-7, 1}));
+  EXPECT_EQ(band_of(size("ge", true, 5)), (Band{-8, 2}));
+  EXPECT_EQ(band_of(no(size("ge", false, 5))), (Band{-7, 1}));
+  EXPECT_EQ(band_of(no(size("gt", false, 5))), (Band{-8, 2}));
+  EXPECT_EQ(band_of(size("gt", false, 5)), Band()) << "all but a window";
+  const auto either = [&](GraphBuilder& b, Value rows, Value columns) {
+    const Value causal = b.emit(op("ge"), {rows, columns});
+    return b.emit(op("logical_or"), {causal, size("lt", false, 9)(b, rows, columns)});
+  };
+  EXPECT_EQ(band_of(either), (Band{{}, 5})) << "what either of two masks leaves";
+}
+
+/// A window whose size is known when the loop runs.
+TEST(TileLoops, MasksOfScalars) {
+  for (const bool causal : {true, false}) {
+    const Band band = band_of([&](GraphBuilder& b, Value rows, Value columns) {
+      const Value size = b.expand(b.graph.add_input({DType::i64, {}}, InputKind::scalar, "size"), kScores);
+      const Value d = b.emit(op("sub"), {rows, columns});
+      if (!causal) return b.emit(op("lt"), {b.emit(op("abs"), {d}), size});
+      return b.emit(op("logical_and"), {b.emit(op("ge"), {rows, columns}), b.emit(op("lt"), {d, size})});
+    });
+    ASSERT_TRUE(band.first && band.last);
+    EXPECT_EQ(band.first->number, 1);
+    EXPECT_EQ(band.first->times, -1) << "row - size + 1";
+    EXPECT_EQ(band.last->number, causal ? 0 : -1);
+    EXPECT_EQ(band.last->times, causal ? 0 : 1);
+  }
 }
 
 TEST(TileLoops, ScoresThatSomebodyElseReadsStayInMemory) {
