@@ -115,10 +115,10 @@ struct ArenaItem {
 std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
                                    const std::vector<std::vector<int>>& intervals);
 /// Works begin as late as those that need them allow, where less is alive until then: what they write takes
-/// more than what they are the last to read. Nothing of a collective moves. Into order.intervals, if the arena
+/// more than what they are the last to read. Collectives stay. Into order.intervals, if the arena
 /// then is smaller.
 void sink_works(const std::vector<Work>& works, const std::vector<Cell>& cells, Order& order);
-/// Values that take the memory of one that is read for the last time where they are written: Work::in_place.
+/// Values take the memory of one that is read for the last time where they are written: Work::in_place.
 void take_places(std::vector<Cell>& cells, const std::vector<Work>& works,
                  const std::vector<std::vector<int>>& intervals);
 /// Places items so that lives that meet do not overlap; returns the arena's size. Offsets are multiples
