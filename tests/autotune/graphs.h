@@ -36,6 +36,14 @@ inline constexpr const char* kDeep = R"(graph deep {
   output %2
 })";
 
+/// A matmul that a library may do in many tiles.
+inline constexpr const char* kWide = R"(graph wide {
+  %0 = input f32[1024,1024] arg
+  %1 = input f32[1024,1024] param
+  %2 = f32[1024,1024] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
+  output %2
+})";
+
 /// The first schedule of a kernel and what is around it in a wide space.
 inline std::vector<std::string> wide_schedules(const TunableKernel& k) {
   ScheduleSpace space(k, SpaceSize::wide);

@@ -105,13 +105,7 @@ TEST(Search, NothingComparedIsNothingFound) {
 
 // Where it has won, it is searched on for tiles, and other numbers of threads are given the same.
 TEST(Search, ALibraryMayWin) {
-  const TunableKernel k = kernels(R"(graph wide {
-  %0 = input f32[1024,1024] arg
-  %1 = input f32[1024,1024] param
-  %2 = f32[1024,1024] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
-  output %2
-})")
-                              .at(0);
+  const TunableKernel k = kernels(testing::kWide).at(0);
   Search search(k, SpaceSize::wide, "");
   run(search, [](const std::string& text) {
     const auto s = parse_blis_schedule(text);

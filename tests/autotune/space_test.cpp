@@ -91,13 +91,7 @@ TEST(Space, HalvesAndComputedOperandsAreLeftToTheTemplate) {
 
 // Tiles are numeric part: what is found on one thread must leave work for others.
 TEST(Space, TilesOfALibraryAreNeverFew) {
-  const TunableKernel k = kernels(R"(graph wide {
-  %0 = input f32[1024,1024] arg
-  %1 = input f32[1024,1024] param
-  %2 = f32[1024,1024] dot_general %0, %1 {batch_a=(), batch_b=(), contract_a=(1), contract_b=(0)}
-  output %2
-})")
-                              .at(0);
+  const TunableKernel k = kernels(testing::kWide).at(0);
   ScheduleSpace space(k, SpaceSize::wide);
   std::vector<std::string> open = {space.with_numbers("blis tile=256x256")};
   EXPECT_EQ(open[0], "blis tile=256x256;");
