@@ -87,6 +87,7 @@ std::string Cursor::leaf_grads_difference(const Event& e) const {
 
 void Cursor::follow_leaf_grads(Event& e, GradWatch& watch) {
   std::vector<ImplPtr> leaves;
+  leaves.reserve(e.operands.size() / 2);
   for (size_t i = 0; i < e.operands.size(); i += 2) leaves.push_back(impl_of(e.operands[i]));
   for (const SlotBinding& b : e.bindings) bind(b, leaves[static_cast<size_t>(b.operand)]->grad);
   at_ = &e;

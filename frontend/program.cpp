@@ -33,6 +33,7 @@ PlanCalls::PlanCalls(const Graph& g, const StageOptions& options)
 PlanArguments PlanCalls::arguments(std::span<const DeviceTensor> inputs,
                                    std::span<const DeviceTensor> outputs) const {
   PlanArguments a;
+  a.scalars.reserve(inputs.size()), a.externals.reserve(inputs.size()), a.outputs.reserve(outputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (scalar_[i]) a.scalars.push_back(*static_cast<const uint64_t*>(inputs[i].ref.data));
     else a.externals.push_back(inputs[i].ref.data);

@@ -268,6 +268,7 @@ void Optimizer::pace_on_host(size_t group, size_t begin, Step& step) const {
   // what is recorded does not depend on how far each one is.
   const auto before = [&](size_t r) -> const Progress& { return (*progress_)[step.rows[r].param]; };
   bool shared = true;
+  step.after.reserve(step.rows.size());
   for (size_t r = begin; r < step.rows.size(); ++r) shared = shared && alike(group, before(r), before(begin));
   for (size_t r = begin; r < step.rows.size(); ++r) {
     Row& row = step.rows[r];
