@@ -19,7 +19,7 @@ struct LoopKernel {
   KernelSource source;  ///< exports one symbol
   Dim tasks, scratch;
   bool in_place = false;  ///< every element is loaded before its place is stored: may work in place
-  int64_t per_task = 1;      ///< elements of a task, if there is one axis that is cut anywhere
+  int64_t per_task = 1;   ///< elements of a task, if there is one axis that is cut anywhere
 };
 
 /// The kernels of a node that is a step of its own, over operands that lie in memory.

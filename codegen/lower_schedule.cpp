@@ -268,6 +268,7 @@ class Sinking {
 
 void sink_works(const std::vector<Work>& works, const std::vector<Cell>& cells, Order& order) {
   std::vector<std::vector<int>> sunk = Sinking(works, cells, order).run();
+  if (sunk == order.intervals) return;
   std::vector<Dim> offsets;
   const Dim now = place_arena(arena_cells(cells, works, order.intervals), offsets);
   const Dim then = place_arena(arena_cells(cells, works, sunk), offsets);

@@ -205,10 +205,9 @@ void print_matmul_words(SourceText& out, const MatmulSpec& spec, const MatmulSch
 namespace {
 /// One step of the micro kernel; `a` is the element or word of A in row {}.
 void print_step(SourceText& out, const MatmulSchedule& s, const MicroKernel& m, const char* a) {
-  const auto is_half = [&](int j) { return m.half && j + 1 == m.vectors; };
   for (int j = 0; j < m.vectors; ++j)
-    out.line("const {0} b{1} = load{2}(b + {3});", is_half(j) ? "H" : packed_vector(s), j,
-             is_half(j) ? "_half" : "", j * s.width);
+    out.line("const {0} b{1} = load{2}(b + {3});", m.is_half(j) ? "H" : packed_vector(s), j,
+             m.is_half(j) ? "_half" : "", j * s.width);
   out.line("{} x;", packed_vector(s));
   for (int i = 0; i < m.rows; ++i) {
     std::string text = fmt::format("x = ({})({}); ", packed_vector(s), fmt::format(fmt::runtime(a), i));
@@ -216,7 +215,7 @@ void print_step(SourceText& out, const MatmulSchedule& s, const MicroKernel& m, 
     for (int j = 0; j < m.vectors; ++j)
       text += s.pairs ? fmt::format("c{0}_{1} = kn::target::dot(c{0}_{1}, x, b{1}); ", i, j)
                       : fmt::format("c{0}_{1} = __builtin_elementwise_fma({2}, b{1}, c{0}_{1}); ", i, j,
-                                    is_half(j) ? "x.lo" : "x");
+                                    m.is_half(j) ? "x.lo" : "x");
     out.lines(text);
   }
 }
@@ -242,7 +241,7 @@ void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSch
   const auto each = [&](const auto& f) {
     for (int i = 0; i < m.rows; ++i) {
       std::string text;
-      for (int j = 0; j < m.vectors; ++j) text += f(i, j, m.half && j + 1 == m.vectors);
+      for (int j = 0; j < m.vectors; ++j) text += f(i, j, m.is_half(j));
       out.lines(text);
     }
   };

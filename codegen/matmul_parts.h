@@ -67,6 +67,7 @@ bool has_half_tail(const MatmulSpec& spec, int width, bool pairs);
 struct MicroKernel {
   int rows = 0, vectors = 0;
   bool half = false;
+  bool is_half(int vector) const { return half && vector + 1 == vectors; }
   std::string name() const { return fmt::format("micro_{}x{}{}", rows, vectors, half ? "h" : ""); }
 };
 void print_micro_kernel(SourceText& out, const MatmulSpec& spec, const MatmulSchedule& schedule,

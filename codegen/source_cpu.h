@@ -17,9 +17,9 @@ struct CpuKernel {
   std::string symbol;  ///< k_<hash of the canonical text and the vector width>
   std::string text;    ///< includes "kiln_cpu.h" and nothing else
   Dim tasks;
-  Dim scratch_bytes;         ///< per thread
+  Dim scratch_bytes;      ///< per thread
   bool in_place = false;  ///< every element is loaded before its place is stored: may work in place
-  int64_t per_task = 1;      ///< elements of a task of a flat kernel
+  int64_t per_task = 1;   ///< elements of a task of a flat kernel
 };
 
 /// Throws: unsupported, for an op without a body.

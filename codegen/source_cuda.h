@@ -17,9 +17,9 @@ struct CudaLoopKernel {
   CudaKernel kernel;  ///< symbol: k_<hash of the text>
   std::string text;   ///< includes "kiln_cuda.h" and nothing else
   Dim tasks;
-  Dim scratch_bytes;         ///< dynamic shared memory
+  Dim scratch_bytes;      ///< dynamic shared memory
   bool in_place = false;  ///< every element is loaded, by the thread that then stores its place
-  int64_t per_task = 1;      ///< elements of a task of a flat kernel
+  int64_t per_task = 1;   ///< elements of a task of a flat kernel
 };
 
 /// Throws: unsupported, for an op without a body.
