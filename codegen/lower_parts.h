@@ -115,8 +115,8 @@ struct ArenaItem {
 std::vector<ArenaItem> arena_cells(const std::vector<Cell>& cells, const std::vector<Work>& works,
                                    const std::vector<std::vector<int>>& intervals);
 /// Works begin as late as those that need them allow, where less is alive until then: what they write takes
-/// more than what they are the last to read. Collectives stay. Into order.intervals, if the arena
-/// then is smaller.
+/// more than what they are the last to read. Collectives stay, and no work passes a wait for one, behind
+/// which there may be nothing left to do. Into order.intervals, if the arena then is smaller.
 void sink_works(const std::vector<Work>& works, const std::vector<Cell>& cells, Order& order);
 /// Values take the memory of one that is read for the last time where they are written: Work::in_place.
 void take_places(std::vector<Cell>& cells, const std::vector<Work>& works,

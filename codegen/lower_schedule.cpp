@@ -221,6 +221,7 @@ class Sinking {
     for (size_t t = 0; t < order.intervals.size(); ++t)
       for (int w : order.intervals[t]) {
         at_[static_cast<size_t>(w)] = static_cast<int>(t);
+        if (works[static_cast<size_t>(w)].kind == LaunchKind::wait) waits_.push_back(static_cast<int>(t));
         for (int c : works[static_cast<size_t>(w)].cells) last_[root(c)] = static_cast<int>(t);
       }
   }
@@ -249,6 +250,8 @@ class Sinking {
     if (work.kind != LaunchKind::kernel || after.empty()) return;
     int latest = std::numeric_limits<int>::max();
     for (int next : after) latest = std::min(latest, at_[static_cast<size_t>(next)] - 1);
+    const auto wait = std::lower_bound(waits_.begin(), waits_.end(), at);
+    if (wait != waits_.end()) latest = std::min(latest, *wait);
     int64_t written = 0, kept = 0;
     for (int c : std::set<int>(work.writes.begin(), work.writes.end())) written += bytes(c);
     for (int c : std::set<int>(work.reads.begin(), work.reads.end()))
@@ -262,6 +265,7 @@ class Sinking {
   const std::vector<Cell>& cells_;
   const Order& order_;
   std::vector<int> at_, last_;  // by work, by cell: intervals
+  std::vector<int> waits_;      // intervals with one
 };
 
 }  // namespace

@@ -149,6 +149,16 @@ TEST(Sink, WhatIsNeededLateIsMadeLate) {
   EXPECT_EQ(sunk(works, 6), (Intervals{{0, 1}, {2}, {3}, {4}})) << "nothing would be won";
 }
 
+// What could be done while a sum of ranks is under way is not left for after it.
+TEST(Sink, NotPastAWait) {
+  std::vector<Work> works = {work({0}, {1}), work({0}, {2}), work({2}, {3}), work({3}, {4}),
+                             work({1, 4}, {5})};
+  works[1].kind = LaunchKind::start, works[2].kind = LaunchKind::wait;
+  EXPECT_EQ(sunk(works, 6, {{2, 6400}}), (Intervals{{0, 1}, {2}, {3}, {4}}));
+  works[1].kind = works[2].kind = LaunchKind::kernel;
+  EXPECT_EQ(sunk(works, 6, {{2, 6400}}), (Intervals{{1}, {2}, {0, 3}, {4}}));
+}
+
 // Work 1 is the last to read cell 1. Later it would keep more than it makes.
 TEST(Sink, NotWhereItKeepsMoreAlive) {
   const std::vector<Work> works = {work({0}, {1}), work({1}, {2}), work({1}, {3}), work({3}, {4}),
